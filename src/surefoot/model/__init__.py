@@ -1,0 +1,1 @@
+"""Frozen records: the nouns of Surefoot. They hold data and check their own form, nothing more."""

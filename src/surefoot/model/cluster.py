@@ -1,0 +1,107 @@
+"""A cluster: a declared site. What is asked of it comes from the ladder; what it is stands here."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from surefoot.model.base import Record
+
+
+class Rail(Record):
+    """One network rail: a port of every node in the group that carries training traffic."""
+
+    name: str
+    rate_gbit_s: float = Field(gt=0)
+    """Line rate one way, decimal Gb/s."""
+    hca: str = ""
+    """RDMA device (``rocep1s0f1``); empty where it is to be found on the node."""
+    subnet: str = ""
+
+
+class NodeGroup(Record):
+    """Nodes that are alike."""
+
+    name: str
+    count: int = Field(ge=1)
+    hosts: str = ""
+    """Slurm hostlist (``gpu[01-32]``); empty where the scheduler knows them."""
+    gpus_per_node: int | Literal["detect"] = Field(default=0)
+    """``detect``: what the operating system of this machine reports (local clusters only)."""
+    gpu_model: str = ""
+    """Substring of the driver's own name for it (``GB10``, ``H200``)."""
+    min_cpus: int = Field(default=1, ge=1)
+    min_memory_gib: float = Field(default=1, gt=0)
+    min_free_disk_gib: float = Field(default=1, ge=0)
+    rails: tuple[Rail, ...] = ()
+
+
+class LocalConnection(Record):
+    """Commands run on this machine."""
+
+    kind: Literal["local"] = "local"
+
+
+class SshConnection(Record):
+    """Commands run on the login host, by the system's OpenSSH and the user's own ssh_config."""
+
+    kind: Literal["ssh"]
+    host: str
+    """Host alias as ``ssh`` knows it; user, port, jump host and key belong in ssh_config."""
+
+
+class LocalScheduler(Record):
+    """Ranks are processes of this machine."""
+
+    kind: Literal["local"] = "local"
+
+
+class SlurmScheduler(Record):
+    """Slurm, by its command line."""
+
+    kind: Literal["slurm"]
+    partition: str = ""
+    account: str = ""
+    qos: str = ""
+
+
+class Software(Record):
+    """Versions expected on every node. Empty means: not claimed."""
+
+    python: str = ""
+    """Oldest version that counts, like ``3.11``."""
+    torch: str = ""
+    """Oldest version that counts, like ``2.10``."""
+    driver: str = ""
+    """The driver's exact version."""
+    cuda: str = ""
+    nccl: str = ""
+
+
+class Cluster(Record):
+    """A declared site: where commands run, who places work, where durable files lie, what is there."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")
+    description: str = ""
+    connection: Annotated[LocalConnection | SshConnection, Field(discriminator="kind")] = LocalConnection()
+    scheduler: Annotated[LocalScheduler | SlurmScheduler, Field(discriminator="kind")] = LocalScheduler()
+    root: str = Field(min_length=1)
+    """Shared root. A relative path is below the working directory (local clusters only)."""
+    python: str = ""
+    """Interpreter on the nodes; empty: the one that runs ``surefoot``."""
+    node_groups: tuple[NodeGroup, ...] = Field(min_length=1)
+    software: Software = Software()
+    env: dict[str, str] = {}
+    """Environment of every job (interfaces, HCAs). No secrets: it is recorded."""
+
+    @property
+    def nodes(self) -> int:
+        """Nodes declared in all groups."""
+        return sum(group.count for group in self.node_groups)
+
+    @property
+    def gpus_per_node(self) -> int:
+        """GPUs of a node that every group has; 0 before `detect` is resolved."""
+        counts = [g.gpus_per_node for g in self.node_groups]
+        return min((c for c in counts if isinstance(c, int)), default=0)

@@ -1,0 +1,193 @@
+"""A ladder: an ordered set of rungs with needs. Parameters of each rung are typed here, so that
+an editor completes them and a wrong one is refused before anything runs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from surefoot.model.base import Record
+from surefoot.units import parse_size
+
+Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "sendrecv"]
+
+
+class RungSpec(Record):
+    """What every rung takes."""
+
+    needs: tuple[str, ...] = ()
+    """Rungs that must have PASSED before this one runs."""
+    time_limit_s: int = Field(default=300, ge=5)
+    """Limit of each of its jobs."""
+
+
+class NodeRungSpec(RungSpec):
+    """A rung whose evidence comes from ranks on nodes."""
+
+    nodes: int = Field(default=1, ge=1)
+    ranks_per_node: int | Literal["auto"] = "auto"
+    """``auto``: one per GPU where there are enough GPUs, else two on the CPU."""
+
+
+class Runner(RungSpec):
+    """Commands run where they should, as who they should."""
+
+    rung: Literal["runner"]
+
+
+class Sync(NodeRungSpec):
+    """The code and configuration that jobs run is the code that was sent."""
+
+    rung: Literal["sync"]
+
+
+class SchedulerSmoke(NodeRungSpec):
+    """The scheduler places ranks and tells how they ended."""
+
+    rung: Literal["scheduler"]
+
+
+class Precheck(NodeRungSpec):
+    """Every node has what the cluster file says."""
+
+    rung: Literal["precheck"]
+
+
+class Storage(NodeRungSpec):
+    """Shared storage holds what is written, atomically, for every rank."""
+
+    rung: Literal["storage"]
+    file_size: int = 64 * 1024**2
+    """Bytes each rank writes and reads back; ``64MiB`` is understood."""
+    min_write_mb_s: float = Field(default=1.0, ge=0)
+    """Floor for streaming writes with fsync, decimal MB/s for each rank."""
+    min_read_mb_s: float = Field(default=1.0, ge=0)
+
+    _size = field_validator("file_size", mode="before")(parse_size)
+
+
+class Collectives(NodeRungSpec):
+    """Ranks find each other, collectives complete, give right results, and their speed is known."""
+
+    rung: Literal["collectives"]
+    collectives: tuple[Collective, ...] = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast")
+    min_size: int = 8
+    max_size: int = 32 * 1024**2
+    """Largest message in bytes; ``32MiB`` is understood. Capped by memory, and the cap is recorded."""
+    factor: int = Field(default=4, ge=2)
+    warmup: int = Field(default=2, ge=0)
+    iterations: int = Field(default=8, ge=1)
+    min_busbw_gb_s: dict[Collective, float] = {}
+    """Floor at the largest size, GB/s. A collective that is not named has no floor."""
+
+    _sizes = field_validator("min_size", "max_size", mode="before")(parse_size)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if not 8 <= self.min_size <= self.max_size:
+            raise ValueError(f"sizes run from 8 B upwards: min_size {self.min_size}, max_size {self.max_size}")
+        return self
+
+
+class Compute(NodeRungSpec):
+    """Every device multiplies matrices right, at a known speed."""
+
+    rung: Literal["compute"]
+    matrix_size: int | Literal["auto"] = "auto"
+    """Side of the square product; ``auto``: 1024 on a CPU, 8192 on a GPU."""
+    seconds: float = Field(default=2.0, gt=0)
+    """How long each dtype is sustained."""
+    max_spread: float = Field(default=0.5, gt=0)
+    """(fastest - slowest) / fastest over like devices that still counts as alike."""
+
+
+class Cache(NodeRungSpec):
+    """Base model and data lie on shared storage, each file with the digest that was declared."""
+
+    rung: Literal["cache"]
+
+
+class Ddp(NodeRungSpec):
+    """A DistributedDataParallel step gives, on every rank, the value that arithmetic says."""
+
+    rung: Literal["ddp"]
+
+
+class FakeTrainer(NodeRungSpec):
+    """The automation around a training job works: it starts, writes, exits, and its end is seen."""
+
+    rung: Literal["fake_trainer"]
+    seconds: float = Field(default=1.0, ge=0)
+    fail: bool = False
+    """Exit with 1 on purpose: the drill for what a failing training job does to a climb."""
+
+
+class Finetune(NodeRungSpec):
+    """A LoRA fine-tune of the recipe's base model learns, on all ranks alike."""
+
+    rung: Literal["finetune"]
+    time_limit_s: int = Field(default=3600, ge=5)
+
+
+class Evaluate(NodeRungSpec):
+    """Base and adapter answer the identical held-out prompts, and every answer is accounted for."""
+
+    rung: Literal["evaluate"]
+    time_limit_s: int = Field(default=3600, ge=5)
+    batch_size: int = Field(default=16, ge=1)
+    batch1_sample: int = Field(default=8, ge=0)
+    """Items answered again one at a time, to show that batching changes nothing."""
+
+
+class Gate(RungSpec):
+    """The adapter meets the policy, with evidence for each rule."""
+
+    rung: Literal["gate"]
+
+
+class Review(RungSpec):
+    """Everything that a person needs to decide is there and belongs together."""
+
+    rung: Literal["review"]
+
+
+AnyRung = Annotated[
+    Runner | Sync | SchedulerSmoke | Precheck | Storage | Collectives | Compute | Cache | Ddp | FakeTrainer
+    | Finetune | Evaluate | Gate | Review,
+    Field(discriminator="rung"),
+]  # fmt: skip
+
+
+class Ladder(Record):
+    """Rungs in order. A need names a rung that stands before it, so there are no cycles."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")
+    description: str = ""
+    rungs: tuple[AnyRung, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _needs_stand_before(self) -> Self:
+        seen: list[str] = []
+        for spec in self.rungs:
+            if spec.rung in seen:
+                raise ValueError(f"rung {spec.rung!r} stands twice in the ladder")
+            for need in spec.needs:
+                if need not in seen:
+                    raise ValueError(
+                        f"rung {spec.rung!r} needs {need!r}, which does not stand before it (before it: {', '.join(seen) or 'nothing'})"
+                    )
+            seen.append(spec.rung)
+        return self
+
+    def spec(self, rung: str) -> AnyRung:
+        """The spec of a rung by name. Raises KeyError."""
+        for spec in self.rungs:
+            if spec.rung == rung:
+                return spec
+        raise KeyError(rung)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Rung names in order."""
+        return tuple(spec.rung for spec in self.rungs)

@@ -1,0 +1,72 @@
+"""The contract between a job and its ranks. Standard library only: it runs before anything is proved.
+
+A scheduler gives each rank the variables that torchrun and Slurm give (RANK, LOCAL_RANK,
+WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT) and SUREFOOT_JOB_FOLDER, SUREFOOT_JOB_ID,
+SUREFOOT_JOB_NAME, SUREFOOT_RUN and SUREFOOT_NONCE.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+def write_atomic(path: Path, text: str) -> None:
+    """Temporary name, fsync, rename: as `surefoot.files`, without anything to import."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    with os.fdopen(handle, "w") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.chmod(temporary, 0o644)
+    os.replace(temporary, path)
+
+
+@dataclass(frozen=True)
+class Rank:
+    """Who this process is, what it was asked, and where its evidence goes."""
+
+    program: str
+    rank: int
+    local_rank: int
+    world_size: int
+    folder: Path
+    request: dict[str, Any]
+    started_at: float
+
+    @classmethod
+    def current(cls, program: str) -> Rank:
+        """From the environment and ``request.json``. Raises KeyError outside a job."""
+        folder = Path(os.environ["SUREFOOT_JOB_FOLDER"])
+        return cls(
+            program=program,
+            rank=int(os.environ["RANK"]),
+            local_rank=int(os.environ["LOCAL_RANK"]),
+            world_size=int(os.environ["WORLD_SIZE"]),
+            folder=folder,
+            request=json.loads((folder / "request.json").read_text()),
+            started_at=time.time(),
+        )
+
+    def report(self, data: dict[str, Any]) -> None:
+        """Write ``rank-<r>.json``: the last thing a rank does. NaN is refused (ValueError)."""
+        account = {
+            "program": self.program, "run": os.environ["SUREFOOT_RUN"], "nonce": os.environ["SUREFOOT_NONCE"],
+            "job": os.environ["SUREFOOT_JOB_NAME"], "job_id": os.environ["SUREFOOT_JOB_ID"],
+            "rank": self.rank, "local_rank": self.local_rank, "world_size": self.world_size,
+            "host": socket.gethostname(), "pid": os.getpid(),
+            "started_at": self.started_at, "ended_at": time.time(), "data": data,
+        }  # fmt: skip
+        write_atomic(self.folder / f"rank-{self.rank}.json", json.dumps(account, indent=1, allow_nan=False) + "\n")
+
+    def progress(self, done: float, total: float, text: str = "") -> None:
+        """Tell people how far the job is (rank 0 only). Not evidence: a missing file changes nothing."""
+        if self.rank == 0:
+            state = {"done": done, "total": total, "text": text, "at": time.time()}
+            write_atomic(self.folder / "progress.json", json.dumps(state))

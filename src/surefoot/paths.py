@@ -1,0 +1,127 @@
+"""The one owner of every path below a cluster's root. Nothing else joins these names.
+
+::
+
+    <root>/jobs/<digest>/                    code and configuration that jobs run from
+    <root>/cache/<kind>/<digest>/            staged models and data
+    <root>/runs/<run>/run.json               manifest
+                      inputs/                the user's own files, verbatim
+                      report.html  junit.xml  summary.json
+                      events.jsonl           what happened when, for people
+                      rungs/<rung>/result.json
+                      rungs/<rung>/attempt-001/plan.json
+                                               owner.json         who collects it
+                                               raw/<job>/…        evidence, verbatim
+                                               raw/<command>.stdout …
+                                               collection.json    seal, written last
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+_ATTEMPT = re.compile(r"^attempt-(\d{3,})$")
+
+
+@dataclass(frozen=True)
+class RootPaths:
+    """Paths below a shared root."""
+
+    root: Path
+
+    @property
+    def runs(self) -> Path:
+        return self.root / "runs"
+
+    @property
+    def cache(self) -> Path:
+        return self.root / "cache"
+
+    def package(self, digest: str) -> Path:
+        return self.root / "jobs" / digest[:16]
+
+    def run(self, run_id: str) -> RunPaths:
+        return RunPaths(self.runs / run_id)
+
+
+@dataclass(frozen=True)
+class RunPaths:
+    """Paths of one run."""
+
+    folder: Path
+
+    @property
+    def manifest(self) -> Path:
+        return self.folder / "run.json"
+
+    @property
+    def inputs(self) -> Path:
+        return self.folder / "inputs"
+
+    @property
+    def events(self) -> Path:
+        return self.folder / "events.jsonl"
+
+    @property
+    def report(self) -> Path:
+        return self.folder / "report.html"
+
+    @property
+    def junit(self) -> Path:
+        return self.folder / "junit.xml"
+
+    @property
+    def summary(self) -> Path:
+        return self.folder / "summary.json"
+
+    def rung(self, rung: str) -> RungPaths:
+        return RungPaths(self.folder / "rungs" / rung)
+
+
+@dataclass(frozen=True)
+class RungPaths:
+    """Paths of one rung in one run."""
+
+    folder: Path
+
+    @property
+    def result(self) -> Path:
+        return self.folder / "result.json"
+
+    def attempt(self, number: int) -> AttemptPaths:
+        return AttemptPaths(self.folder / f"attempt-{number:03d}")
+
+    def attempts(self) -> list[int]:
+        """Numbers of the attempts that exist, ascending."""
+        if not self.folder.is_dir():
+            return []
+        found = (_ATTEMPT.match(entry.name) for entry in self.folder.iterdir() if entry.is_dir())
+        return sorted(int(match.group(1)) for match in found if match)
+
+
+@dataclass(frozen=True)
+class AttemptPaths:
+    """Paths of one attempt at a rung."""
+
+    folder: Path
+
+    @property
+    def plan(self) -> Path:
+        return self.folder / "plan.json"
+
+    @property
+    def owner(self) -> Path:
+        return self.folder / "owner.json"
+
+    @property
+    def collection(self) -> Path:
+        return self.folder / "collection.json"
+
+    @property
+    def raw(self) -> Path:
+        return self.folder / "raw"
+
+    def job(self, name: str) -> Path:
+        return self.raw / name
