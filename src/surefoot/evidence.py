@@ -164,7 +164,8 @@ class EvidenceSet:
 
     def json_lines(self, name: str) -> list[tuple[int, Any]]:
         """(line number, value) of every line. A blank line, or a last line without LF, is an error:
-        it is what a killed writer leaves. Raises EvidenceError."""
+        it is what a killed writer leaves. Raises EvidenceError.
+        """
         text = self.blob(name).text()
         if not text:
             raise EvidenceError("empty", file=name)

@@ -20,7 +20,7 @@ class Record(BaseModel):
         """The record as plain JSON data."""
         return self.model_dump(mode="json")
 
-    def digest(self) -> str:
+    def content_digest(self) -> str:
         """sha256 (hex) of the canonical JSON: the record's identity."""
         return digest_of(self.canonical())
 

@@ -1,5 +1,6 @@
 """A ladder: an ordered set of rungs with needs. Parameters of each rung are typed here, so that
-an editor completes them and a wrong one is refused before anything runs."""
+an editor completes them and a wrong one is refused before anything runs.
+"""
 
 from __future__ import annotations
 

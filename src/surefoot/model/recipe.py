@@ -34,7 +34,7 @@ class TaskSource(Record):
     """Template; empty: the column ``answer``. ``{column!j}`` writes the column as JSON."""
     category: str = ""
     """Template or plain word; empty: the column ``category``."""
-    scorer: Literal["exact", "qa", "json"] | Literal[""] = ""
+    scorer: Literal["exact", "qa", "json", ""] = ""
     """Scorer of every row; empty: the column ``scorer``, else chosen by category."""
     rows: int | None = Field(default=None, ge=1)
     """Take this many rows, chosen by `seed`; None: all of them."""

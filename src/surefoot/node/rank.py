@@ -24,8 +24,8 @@ def write_atomic(path: Path, text: str) -> None:
         stream.write(text)
         stream.flush()
         os.fsync(stream.fileno())
-    os.chmod(temporary, 0o644)
-    os.replace(temporary, path)
+    Path(temporary).chmod(0o644)
+    Path(temporary).replace(path)
 
 
 @dataclass(frozen=True)
