@@ -27,7 +27,7 @@ class NodeGroup(Record):
     count: int = Field(ge=1)
     hosts: str = ""
     """Slurm hostlist (``gpu[01-32]``); empty where the scheduler knows them."""
-    gpus_per_node: int | Literal["detect"] = Field(default=0)
+    gpus_per_node: Annotated[int, Field(ge=0)] | Literal["detect"] = 0
     """``detect``: what the operating system of this machine reports (local clusters only)."""
     gpu_model: str = ""
     """Substring of the driver's own name for it (``GB10``, ``H200``)."""

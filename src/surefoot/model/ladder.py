@@ -4,14 +4,36 @@ an editor completes them and a wrong one is refused before anything runs.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from surefoot.model.base import Record
 from surefoot.units import parse_size
 
 Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "sendrecv"]
+
+
+def _size(value: Any) -> Any:
+    """Bytes of a size in words; what is no text is left for the type to accept or refuse."""
+    return parse_size(value) if isinstance(value, str) else value
+
+
+Size = Annotated[
+    int,
+    Field(ge=0),
+    BeforeValidator(_size),
+    WithJsonSchema(
+        {
+            "description": "a number of bytes, or a size such as 64KiB, 32MiB, 16G",
+            "anyOf": [
+                {"type": "integer", "minimum": 0},
+                {"type": "string", "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*[KMGTkmgt]?i?[Bb]?\s*$"},
+            ],
+        }
+    ),
+]
+"""Bytes. A file may say ``32MiB``; the record holds the number."""
 
 
 class RungSpec(Record):
@@ -27,7 +49,7 @@ class NodeRungSpec(RungSpec):
     """A rung whose evidence comes from ranks on nodes."""
 
     nodes: int = Field(default=1, ge=1)
-    ranks_per_node: int | Literal["auto"] = "auto"
+    ranks_per_node: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
     """``auto``: one per GPU where there are enough GPUs, else two on the CPU."""
 
 
@@ -59,13 +81,11 @@ class Storage(NodeRungSpec):
     """Shared storage holds what is written, atomically, for every rank."""
 
     rung: Literal["storage"]
-    file_size: int = 64 * 1024**2
+    file_size: Size = Field(default=64 * 1024**2, ge=1)
     """Bytes each rank writes and reads back; ``64MiB`` is understood."""
     min_write_mb_s: float = Field(default=1.0, ge=0)
     """Floor for streaming writes with fsync, decimal MB/s for each rank."""
     min_read_mb_s: float = Field(default=1.0, ge=0)
-
-    _size = field_validator("file_size", mode="before")(parse_size)
 
 
 class Collectives(NodeRungSpec):
@@ -73,16 +93,14 @@ class Collectives(NodeRungSpec):
 
     rung: Literal["collectives"]
     collectives: tuple[Collective, ...] = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast")
-    min_size: int = 8
-    max_size: int = 32 * 1024**2
+    min_size: Size = 8
+    max_size: Size = 32 * 1024**2
     """Largest message in bytes; ``32MiB`` is understood. Capped by memory, and the cap is recorded."""
     factor: int = Field(default=4, ge=2)
     warmup: int = Field(default=2, ge=0)
     iterations: int = Field(default=8, ge=1)
     min_busbw_gb_s: dict[Collective, float] = {}
     """Floor at the largest size, GB/s. A collective that is not named has no floor."""
-
-    _sizes = field_validator("min_size", "max_size", mode="before")(parse_size)
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -95,7 +113,7 @@ class Compute(NodeRungSpec):
     """Every device multiplies matrices right, at a known speed."""
 
     rung: Literal["compute"]
-    matrix_size: int | Literal["auto"] = "auto"
+    matrix_size: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
     """Side of the square product; ``auto``: 1024 on a CPU, 8192 on a GPU."""
     seconds: float = Field(default=2.0, gt=0)
     """How long each dtype is sustained."""
