@@ -1,1 +1,1 @@
-"""."""
+"""Gates: a policy over paired evidence → a verdict. Pure."""

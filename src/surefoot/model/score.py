@@ -70,3 +70,20 @@ class Answer(Record):
     new_tokens: int = Field(default=0, ge=0)
     scorer: Scorer = "exact"
     error: str = ""
+
+
+class AnswerSet(Record):
+    """All answers of one model to one prompt set, in the order of the prompt set."""
+
+    header: AnswersHeader
+    answers: tuple[Answer, ...]
+
+    @property
+    def correct(self) -> int:
+        """Answers that are right in the form asked for."""
+        return sum(answer.outcome is Outcome.CORRECT for answer in self.answers)
+
+    @property
+    def accuracy(self) -> float | None:
+        """Share of correct answers; None for the empty set."""
+        return self.correct / len(self.answers) if self.answers else None

@@ -55,6 +55,8 @@ class Verdict(Record):
     categories: tuple[CategoryCount, ...]
     explanation: str
     """What kind of win or loss this is, in words."""
+    warnings: tuple[str, ...] = ()
+    """What the policy's rules do not see (a category that got worse). They decide nothing."""
     requires_human_review: bool
     policy_digest: str
     base_digest: str = ""

@@ -1,0 +1,231 @@
+"""The evaluation's program, one process per rank: ``python -m surefoot.evaluation.run`` in a job.
+
+Rank r of W answers items r, r+W, r+2W, … of the prompt set: all of them batched with the base, a
+seeded sample again one at a time, then the same with the adapter applied (not merged). No process
+group is needed. Each rank writes its answer files and, last, its report of raw values; it judges
+nothing.
+
+Request: ``base, adapter, tasks`` (folders), ``prompt_set, device, dtype, batch_size, batch1_sample,
+seed, max_new_tokens``.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import PeftModel, get_peft_model_state_dict
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from surefoot.evaluation.generate import FailedBatch, Generated, Generator, answer_all
+from surefoot.evaluation.records import (
+    PROGRAM,
+    AdapterLoad,
+    BatchFailure,
+    EvaluationReport,
+    Model,
+    Probe,
+    answers_file,
+    prompt_digest,
+    single_sample,
+)
+from surefoot.evaluation.scorers import check_expected, score
+from surefoot.files import sha256_file, tree_digest, tree_files, write_atomic
+from surefoot.model.score import Answer, AnswersHeader, Outcome, Task
+from surefoot.node.rank import Rank
+from surefoot.training.tasks import TASKS_FILE, read_tasks
+
+PROBES = 4
+"""Prompts whose next-token logits are compared between base and adapter."""
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def main() -> None:
+    """Everything a rank does, top to bottom."""
+    rank = Rank.current(PROGRAM)
+    asked = rank.request
+    device = pick_device(asked["device"], rank.local_rank)
+    tasks_folder, base_folder, adapter_folder = (Path(asked[name]) for name in ("tasks", "base", "adapter"))
+    all_tasks = read_tasks(tasks_folder)
+    for task in all_tasks:
+        check_expected(task)
+    mine = list(range(rank.rank, len(all_tasks), rank.world_size))
+    digests = {name: tree_digest(tree_files(Path(asked[name]))) for name in ("tasks", "base", "adapter")}
+    if rank.rank == 0:
+        write_atomic(rank.folder / TASKS_FILE, (tasks_folder / TASKS_FILE).read_bytes())
+
+    started = time.perf_counter()
+    tokenizer = AutoTokenizer.from_pretrained(base_folder)
+    model = AutoModelForCausalLM.from_pretrained(base_folder, dtype=DTYPES[asked["dtype"]]).to(device).eval()
+    load_s = time.perf_counter() - started
+
+    base = Generator(model, tokenizer, asked["max_new_tokens"])
+    session = Session(rank, [all_tasks[i] for i in mine], base, digests["tasks"])
+    sample = set(single_sample(len(all_tasks), asked["batch1_sample"], asked["seed"]))
+    session.single = [k for k, i in enumerate(mine) if i in sample]
+
+    session.answer("base", base, digests["base"])
+    before = base.last_logits(session.prompts[:PROBES]) if mine else None
+    tuned = PeftModel.from_pretrained(model, adapter_folder).to(device).eval()
+    loaded = adapter_load(tuned, adapter_folder)
+    adapter = Generator(tuned, tokenizer, asked["max_new_tokens"])
+    after = adapter.last_logits(session.prompts[:PROBES]) if mine else None
+    session.answer("adapter", adapter, digests["adapter"])
+
+    report = EvaluationReport(
+        tasks_digest=digests["tasks"],
+        tasks=len(all_tasks),
+        items=len(mine),
+        base_digest=digests["base"],
+        adapter_digest=digests["adapter"],
+        **device_facts(tuned),
+        batch_size=asked["batch_size"],
+        max_new_tokens=asked["max_new_tokens"],
+        do_sample=bool(adapter.config.do_sample),
+        versions={name: version(name) for name in ("torch", "transformers", "peft")},
+        adapter_load=loaded,
+        probes=() if before is None or after is None else session.probes(before, after),
+        batch_failures=tuple(session.failures),
+        load_s=load_s,
+        answering_s=session.answering_s,
+        files=session.files,
+    )
+    rank.report(report.canonical())
+
+
+class Session:
+    """One rank's items, rendered once, and what it has written so far."""
+
+    def __init__(self, rank: Rank, tasks: Sequence[Task], generator: Generator, tasks_digest: str) -> None:
+        self.rank = rank
+        self.tasks = tasks
+        self.prompts = [generator.render(task.prompt) for task in tasks]
+        self.digests = [prompt_digest(prompt) for prompt in self.prompts]
+        self.tasks_digest = tasks_digest
+        self.single: list[int] = []
+        """Positions, among this rank's items, of those that are answered again one at a time."""
+        self.failures: list[BatchFailure] = []
+        self.answering_s: dict[Model, float] = {}
+        self.files: dict[str, str] = {}
+
+    def answer(self, name: Model, generator: Generator, model_digest: str) -> None:
+        """All items batched, then the sample one at a time; both written as they were answered."""
+        batch_size = self.rank.request["batch_size"]
+        done = 0 if name == "base" else len(self.tasks)
+        started = time.perf_counter()
+        answers, failed = answer_all(
+            generator,
+            self.prompts,
+            batch_size,
+            lambda count: self.rank.progress(done + count, 2 * len(self.tasks), f"{name} answers"),
+        )
+        self.answering_s[name] = time.perf_counter() - started
+        self.failures += [_failure(name, batch) for batch in failed]
+        everything = range(len(self.tasks))
+        self._write(answers_file(name, self.rank.rank), name, model_digest, everything, answers)
+        alone, _ = answer_all(generator, [self.prompts[k] for k in self.single], 1)
+        self._write(answers_file(name, self.rank.rank, single=True), name, model_digest, self.single, alone)
+
+    def _write(
+        self, file: str, name: Model, digest: str, positions: Sequence[int], answers: Sequence[Generated]
+    ) -> None:
+        header = AnswersHeader(
+            prompt_set=self.rank.request["prompt_set"],
+            prompt_set_digest=self.tasks_digest,
+            count=len(positions),
+            model=name,
+            model_digest=digest,
+            run=os.environ["SUREFOOT_RUN"],
+            nonce=os.environ["SUREFOOT_NONCE"],
+        )
+        records = [self._record(k, answer) for k, answer in zip(positions, answers, strict=True)]
+        write_atomic(self.rank.folder / file, "".join(f"{r.model_dump_json()}\n" for r in (header, *records)))
+        self.files[file] = sha256_file(self.rank.folder / file)
+
+    def _record(self, position: int, generated: Generated) -> Answer:
+        task = self.tasks[position]
+        if generated.error:
+            outcome, strict, lenient = Outcome.ERROR, 0.0, 0.0
+        else:
+            truncated = generated.new_tokens >= self.rank.request["max_new_tokens"]
+            outcome, strict, lenient = score(task, generated.text, truncated)
+        return Answer(
+            id=task.id,
+            category=task.category,
+            prompt_digest=self.digests[position],
+            expected=task.answer,
+            answer=generated.text,
+            outcome=outcome,
+            strict=strict,
+            lenient=lenient,
+            latency_s=generated.latency_s,
+            new_tokens=generated.new_tokens,
+            scorer=task.scorer,
+            error=generated.error,
+        )
+
+    def probes(self, before: torch.Tensor, after: torch.Tensor) -> tuple[Probe, ...]:
+        """Next-token logits before and after the adapter was applied."""
+        return tuple(
+            Probe(
+                id=self.tasks[k].id,
+                prompt_digest=self.digests[k],
+                base_argmax=int(before[k].argmax()),
+                base_max=float(before[k].max()),
+                adapter_argmax=int(after[k].argmax()),
+                adapter_max=float(after[k].max()),
+                max_abs_delta=float((after[k] - before[k]).abs().max()),
+            )
+            for k in range(len(before))
+        )
+
+
+def _failure(name: Model, batch: FailedBatch) -> BatchFailure:
+    return BatchFailure(model=name, items=batch.items, error=batch.error)
+
+
+def pick_device(kind: str, local_rank: int) -> torch.device:
+    """The device asked for. Raises RuntimeError rather than fall back to another.
+
+    A scheduler that binds one GPU to each task leaves one visible device: index 0 for every rank.
+    """
+    if kind == "cpu":
+        return torch.device("cpu")
+    visible = torch.cuda.device_count()
+    if visible == 0:
+        raise RuntimeError("cuda was asked for, and no CUDA device is visible")
+    return torch.device("cuda", 0 if visible == 1 else local_rank)
+
+
+def device_facts(model: Any) -> dict[str, str]:
+    """Where the model's own tensors are and of which type: facts, not what was asked for."""
+    weight = next(p for name, p in model.named_parameters() if "lora_" not in name)
+    facts = {"device": weight.device.type, "dtype": str(weight.dtype).removeprefix("torch.")}
+    if weight.device.type == "cuda":
+        properties = torch.cuda.get_device_properties(weight.device)
+        return {**facts, "device_name": properties.name, "device_id": str(properties.uuid)}
+    return {**facts, "device_name": "cpu", "device_id": "cpu"}
+
+
+def adapter_load(model: Any, folder: Path) -> AdapterLoad:
+    """The adapter's tensors in the model against those in its file."""
+    file = load_file(folder / "adapter_model.safetensors")
+    held = {name: tensor.cpu() for name, tensor in get_peft_model_state_dict(model).items()}
+    equal = sum(name in held and torch.equal(held[name].to(tensor.dtype), tensor) for name, tensor in file.items())
+    return AdapterLoad(
+        tensors_in_file=len(file),
+        tensors_in_model=len(held),
+        tensors_equal=equal,
+        parameters=sum(tensor.numel() for tensor in held.values()),
+    )
+
+
+if __name__ == "__main__":
+    main()
