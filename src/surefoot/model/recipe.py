@@ -64,6 +64,9 @@ class Recipe(Record):
     train: TaskSource
     evaluate: TaskSource
     """Held out: no prompt of it may stand in `train`."""
+    overlap: Literal["refuse", "drop"] = "refuse"
+    """Training rows whose prompt stands in `evaluate` too: ``refuse`` them, or ``drop`` them from
+    training and say which. Published data sets often have a few."""
     lora: Lora = Lora()
     seed: int = 0
     learning_rate: float = Field(gt=0)
