@@ -5,6 +5,7 @@ The engine emits events; the live view consumes them and ``events.jsonl`` keeps 
 
 from __future__ import annotations
 
+import time
 from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
@@ -64,6 +65,11 @@ class Note(Record):
     kind: Literal["note"] = "note"
     text: str
     at: float
+
+    @classmethod
+    def now(cls, text: str) -> Note:
+        """A note of this moment."""
+        return cls(text=text, at=time.time())
 
 
 Event = RungStarted | JobChanged | Progress | RungEnded | Note
