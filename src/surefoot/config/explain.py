@@ -33,6 +33,8 @@ class Problem:
 
     at: At
     what: str
+    others: tuple[At, ...] = ()
+    """Other keys that the broken rule speaks of."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,8 @@ def problems_of(error: ValidationError, model: type[Record]) -> list[Problem]:
     """Every error of a validation, one problem for each place."""
     found: dict[At, Problem] = {}
     for item in error.errors(include_url=False):
+        if item["type"] == "too_short" and len(item["input"]) >= item["ctx"]["min_length"]:
+            continue  # pydantic counts only the items that are right; the wrong ones are told themselves
         problem = _problem(item, place(model, item["loc"]))
         found.setdefault(problem.at, problem)
     return list(found.values())
@@ -97,7 +101,7 @@ def place(model: type[Record], loc: Sequence[str | int]) -> Place:
 def nearest(found: Any, options: Iterable[str]) -> str:
     """``; did you mean x?``, or nothing when no option is near."""
     names = {option.lower().replace("-", "_"): option for option in options}
-    close = difflib.get_close_matches(str(found).lower().replace("-", "_"), list(names), n=1, cutoff=0.6)
+    close = difflib.get_close_matches(str(found).lower().replace("-", "_"), list(names), n=1, cutoff=0.65)
     return f"; did you mean {names[close[0]]}?" if close else ""
 
 
@@ -125,7 +129,9 @@ def _problem(item: Any, where: Place) -> Problem:
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         return _tag_problem(kind, where, value, context)
     if kind in ("value_error", "assertion_error"):
-        return Problem(_mentioned(where, value, str(context["error"])), str(context["error"]))
+        message = str(context["error"])
+        first, *others = _mentioned(where, value, message)
+        return Problem(first, message, tuple(others))
     allowed = words(where.type, where.metadata)
     if not allowed:
         return Problem(where.at, str(item["msg"]))
@@ -147,12 +153,12 @@ def _tag_problem(kind: str, where: Place, value: Any, context: dict[str, Any]) -
     return Problem((*where.at, key), f"is {shown(found)}; allowed: {allowed}{nearest(found, tags)}")
 
 
-def _mentioned(where: Place, value: Any, message: str) -> At:
-    """Where a record's own rule is broken: the key that its message speaks of first, if it is in the file."""
+def _mentioned(where: Place, value: Any, message: str) -> list[At]:
+    """Where a record's own rule is broken: the keys that its message speaks of, if they are in the file."""
     if not _is_record(where.type) or not isinstance(value, dict):
-        return where.at
+        return [where.at]
     keys = [key for key in where.type.model_fields if key in value and key in message]
-    return (*where.at, min(keys, key=message.index)) if keys else where.at
+    return [(*where.at, key) for key in sorted(keys, key=message.index)] or [where.at]
 
 
 def words(kind: Any, metadata: tuple[Any, ...] = ()) -> str:
@@ -226,6 +232,8 @@ def _hint(value: Any, kind: Any) -> str:
         return f'; did you mean "{json.dumps(value)}", in quotes?'
     if isinstance(value, str) and kind is bool and value.lower() in ("yes", "on", "no", "off"):
         return f"; did you mean {'true' if value.lower() in ('yes', 'on') else 'false'}?"
+    if isinstance(value, str) and get_origin(kind) is tuple:
+        return f"; did you mean [{value}]?"
     if isinstance(value, str) and kind in (int, float) and value.replace(".", "", 1).isdigit():
         return f"; did you mean {value}, without quotes?"
     return ""

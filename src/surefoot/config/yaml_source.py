@@ -244,10 +244,12 @@ class _Walk:
             raise self.error(node, f"a key is text, not {_NODE_WORDS[type(node)]}")
         if node.tag != _TAG + "str":
             raise self.error(node, f'key {node.value} is not text; write "{node.value}"')
-        return str(node.value)
+        return str(self._scalar(node))
 
     def _scalar(self, node: yaml.ScalarNode) -> Any:
         text: str = node.value
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise self.error(node, r"half a character: write it itself, or as \UXXXXXXXX, not as two \uXXXX")
         match node.tag.removeprefix(_TAG):
             case "str":
                 return text

@@ -1,0 +1,110 @@
+"""What a file must obey beyond its types: rules that need two keys, a folder or the environment.
+
+Each rule looks at plain data (and may complete it), and returns problems with their places, so
+that they are told together with the type errors.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from surefoot.config.explain import Problem, nearest
+from surefoot.config.yaml_source import At
+
+_VARIABLE = re.compile(r"\$\{([^}]*)\}?")
+_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
+_SOURCES: tuple[At, ...] = (("base",), ("train", "source"), ("evaluate", "source"))
+
+
+def ladder_problems(data: Mapping[str, Any]) -> list[Problem]:
+    """A need names a rung that stands before it; no rung stands twice."""
+    rungs = data.get("rungs")
+    if not isinstance(rungs, list):
+        return []
+    names = [item.get("rung") if isinstance(item, dict) else None for item in rungs]
+    problems: list[Problem] = []
+    for index, item in enumerate(rungs):
+        name, before = names[index], [n for n in names[:index] if isinstance(n, str)]
+        if isinstance(name, str) and name in before:
+            problems.append(Problem(("rungs", index, "rung"), f"{name!r} stands twice in the ladder; keep one"))
+        needs = item.get("needs") if isinstance(item, dict) else None
+        for position, need in enumerate(needs if isinstance(needs, list) else []):
+            if isinstance(need, str) and need not in before:
+                what = _need_problem(need, name, before, names[index + 1 :])
+                problems.append(Problem(("rungs", index, "needs", position), what))
+    return problems
+
+
+def _need_problem(need: str, name: Any, before: list[str], after: list[Any]) -> str:
+    if need == name:
+        return f"{need!r} is this rung itself; allowed: {', '.join(before) or 'nothing'}"
+    if need in after:
+        return f"{need!r} stands after this rung; move it up, so that no rung waits for itself"
+    return f"no rung {need!r} stands before this one; allowed: {', '.join(before) or 'nothing'}{nearest(need, before)}"
+
+
+def cluster_problems(data: Mapping[str, Any]) -> list[Problem]:
+    """What only a local cluster may leave to be found out on this machine."""
+    kinds = {key: _kind(data.get(key)) for key in ("connection", "scheduler")}
+    away = [f"{key}: {kind}" for key, kind in kinds.items() if kind != "local"]
+    if not away:
+        return []
+    problems: list[Problem] = []
+    root = data.get("root")
+    if isinstance(root, str) and root and not root.startswith("/"):
+        problems.append(Problem(("root",), f"'{root}' is relative; with {away[0]} it must be absolute"))
+    groups = data.get("node_groups")
+    for index, group in enumerate(groups if isinstance(groups, list) else []):
+        if isinstance(group, dict) and group.get("gpus_per_node") == "detect":
+            what = f"'detect' looks at this machine; with {away[0]} write the number of GPUs of a node"
+            problems.append(Problem(("node_groups", index, "gpus_per_node"), what))
+    return problems
+
+
+def _kind(choice: Any) -> Any:
+    return choice.get("kind", "local") if isinstance(choice, dict) else "local"
+
+
+def expand_sources(data: dict[str, Any], folder: Path, env: Mapping[str, str]) -> list[Problem]:
+    """Put the environment's values for ``${VAR}`` into a recipe's sources, and make ``path:`` absolute.
+
+    A relative path is relative to `folder`, the recipe's own. Changes `data` in place.
+    """
+    problems: list[Problem] = []
+    for at in _SOURCES:
+        holder: Any = data
+        for key in at[:-1]:
+            holder = holder.get(key) if isinstance(holder, dict) else None
+        source = holder.get(at[-1]) if isinstance(holder, dict) else None
+        if not isinstance(source, str):
+            continue
+        wrong = _variable_problem(source, env)
+        if wrong:
+            problems.append(Problem(at, wrong))
+            continue
+        source = _VARIABLE.sub(lambda match: env[match.group(1)], source)
+        if source.startswith("path:"):
+            source = f"path:{_absolute(source.removeprefix('path:'), folder)}" if source != "path:" else source
+        holder[at[-1]] = source
+    return problems
+
+
+def _variable_problem(source: str, env: Mapping[str, str]) -> str:
+    for match in _VARIABLE.finditer(source):
+        name = match.group(1)
+        if not match.group(0).endswith("}") or not _NAME.match(name):
+            return f"'{match.group(0)}' is no variable; allowed: ${{NAME}} of letters, digits and `_`"
+        if not env.get(name):
+            state = "empty" if name in env else "not set"
+            return f"the environment variable {name} is {state}; set it: export {name}=…{nearest(name, env)}"
+    return ""
+
+
+def _absolute(path: str, folder: Path) -> Path:
+    """Without looking at the disk: symbolic links stay, ``..`` goes."""
+    import os.path
+
+    return Path(os.path.normpath(folder / Path(path).expanduser()))
