@@ -66,6 +66,8 @@ class BatchFailure(Record):
 class EvaluationReport(Record):
     """What `surefoot.evaluation.run` says of itself (`data` of its rank report). Raw values only."""
 
+    rank: int = Field(ge=0)
+    """The rank that wrote it, so that data swapped between reports shows."""
     tasks_digest: str
     """Tree digest of the staged prompt set as read."""
     tasks: int = Field(ge=1)

@@ -13,16 +13,22 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
 import torch
+import transformers
 from peft import PeftModel, get_peft_model_state_dict
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from surefoot.errors import MachineryError, RequestError
 from surefoot.evaluation.generate import FailedBatch, Generated, Generator, answer_all
 from surefoot.evaluation.records import (
     PROGRAM,
@@ -39,6 +45,9 @@ from surefoot.evaluation.scorers import check_expected, score
 from surefoot.files import sha256_file, tree_digest, tree_files, write_atomic
 from surefoot.model.score import Answer, AnswersHeader, Outcome, Task
 from surefoot.node.rank import Rank
+
+# Evaluation reads data, renders prompts and ends its ranks as training does, through the same code.
+from surefoot.training import program
 from surefoot.training.tasks import TASKS_FILE, read_tasks
 
 PROBES = 4
@@ -47,17 +56,17 @@ PROBES = 4
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
-def main() -> None:
-    """Everything a rank does, top to bottom."""
-    rank = Rank.current(PROGRAM)
+def main(rank: Rank) -> None:
+    """Everything a rank does, top to bottom. Raises RequestError, MachineryError, EvidenceError."""
+    transformers.utils.logging.disable_progress_bar()
+    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")  # peft's call, not ours
     asked = rank.request
     device = pick_device(asked["device"], rank.local_rank)
     tasks_folder, base_folder, adapter_folder = (Path(asked[name]) for name in ("tasks", "base", "adapter"))
     all_tasks = read_tasks(tasks_folder)
-    for task in all_tasks:
-        check_expected(task)
+    refuse_unscorable(all_tasks)
     mine = list(range(rank.rank, len(all_tasks), rank.world_size))
-    digests = {name: tree_digest(tree_files(Path(asked[name]))) for name in ("tasks", "base", "adapter")}
+    digests = {name: tree_digest(tree_files(Path(asked[name]), skip=())) for name in ("tasks", "base", "adapter")}
     if rank.rank == 0:
         write_atomic(rank.folder / TASKS_FILE, (tasks_folder / TASKS_FILE).read_bytes())
 
@@ -80,6 +89,7 @@ def main() -> None:
     session.answer("adapter", adapter, digests["adapter"])
 
     report = EvaluationReport(
+        rank=rank.rank,
         tasks_digest=digests["tasks"],
         tasks=len(all_tasks),
         items=len(mine),
@@ -98,6 +108,17 @@ def main() -> None:
         files=session.files,
     )
     rank.report(report.canonical())
+
+
+def refuse_unscorable(tasks: Sequence[Task]) -> None:
+    """Raises RequestError for a task that no answer could ever meet, before anything is generated."""
+    for task in tasks:
+        try:
+            check_expected(task)
+        except ValueError as error:
+            raise RequestError(
+                str(error), next_action="mend the answer or the scorer in the evaluation data"
+            ) from error
 
 
 class Session:
@@ -192,7 +213,7 @@ def _failure(name: Model, batch: FailedBatch) -> BatchFailure:
 
 
 def pick_device(kind: str, local_rank: int) -> torch.device:
-    """The device asked for. Raises RuntimeError rather than fall back to another.
+    """The device asked for. Raises MachineryError rather than fall back to another.
 
     A scheduler that binds one GPU to each task leaves one visible device: index 0 for every rank.
     """
@@ -200,7 +221,12 @@ def pick_device(kind: str, local_rank: int) -> torch.device:
         return torch.device("cpu")
     visible = torch.cuda.device_count()
     if visible == 0:
-        raise RuntimeError("cuda was asked for, and no CUDA device is visible")
+        raise MachineryError(
+            "cuda was asked for, and no CUDA device is visible to this rank",
+            next_action="see the node's driver (nvidia-smi) and that the scheduler grants GPUs to the job",
+        )
+    if visible > 1 and local_rank >= visible:
+        raise MachineryError(f"local rank {local_rank} has no GPU of its own: {visible} are visible")
     return torch.device("cuda", 0 if visible == 1 else local_rank)
 
 
@@ -228,4 +254,4 @@ def adapter_load(model: Any, folder: Path) -> AdapterLoad:
 
 
 if __name__ == "__main__":
-    main()
+    program.run(PROGRAM, main)
