@@ -1,0 +1,43 @@
+# make climb   set up .venv, then climb the whole ladder on this machine: ARGS="--set …" are passed on
+# make test    everything: linters, types, import contract, all tests
+# make check   what a commit needs: the same without the slow tests
+#
+# make itself ends with 2 whatever a command ended with. Where the exit code matters (CI), call
+# scripts/setup.sh once and then .venv/bin/surefoot, whose exit codes are 0, 1, 2, 3, 4, 130.
+
+SHELL := /bin/bash
+BIN := .venv/bin
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-test climb lint test check clean
+
+help:            ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
+
+setup:           ## make .venv with what a climb needs
+	@scripts/setup.sh climb
+
+setup-test:      ## the same with what the tests need
+	@scripts/setup.sh test
+
+climb: setup     ## climb the whole ladder on this machine
+	@$(BIN)/surefoot climb $(ARGS); code=$$?; \
+	if [ $$code -ne 0 ]; then echo "surefoot climb: exit code $$code"; fi; exit $$code
+
+lint: setup-test ## formatting, linters, types, import contract
+	@$(BIN)/ruff format --check --quiet . || { echo "  → .venv/bin/ruff format ."; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache --no-logo
+
+check: lint      ## lint, then the quick tests
+	@$(BIN)/pytest -q -n 2 -m "not slow"
+
+test: lint       ## lint, then every test
+	@$(BIN)/pytest -q -n 2 -m "not slow"
+	@$(BIN)/pytest -q -m slow --durations=5
+
+clean:           ## remove .venv and what tools leave; runs in .surefoot stay
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
