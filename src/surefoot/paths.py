@@ -4,6 +4,7 @@
 
     <root>/jobs/<digest>/                    code and configuration that jobs run from
     <root>/cache/<kind>/<digest>/            staged models and data
+    <root>/scratch/<run>-<nonce>/            what a job needs only while it runs
     <root>/runs/<run>/run.json               manifest
                       inputs/                the user's own files, verbatim
                       report.html  junit.xml  summary.json
@@ -44,6 +45,10 @@ class RootPaths:
 
     def run(self, run_id: str) -> RunPaths:
         return RunPaths(self.runs / run_id)
+
+    def scratch(self, run_id: str, nonce: str) -> Path:
+        """A job's scratch folder on shared storage; the job removes it. Never evidence."""
+        return self.root / "scratch" / f"{run_id}-{nonce}"
 
 
 @dataclass(frozen=True)

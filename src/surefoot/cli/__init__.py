@@ -1,1 +1,96 @@
-"""."""
+"""The command line: parse, call one engine function, map the outcome to an exit code.
+
+A command's module is imported when that command is asked for: ``surefoot --help`` imports click
+and this file, nothing else.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from surefoot import __version__
+from surefoot.errors import InterruptedRunError, MachineryError, RequestError, SurefootError
+
+# The same numbers as model.status.ExitCode, which would import pydantic here.
+_UNPROVED, _REQUEST, _MACHINERY, _INTERRUPTED = 2, 3, 4, 130
+_EXIT_CODES = {RequestError: _REQUEST, MachineryError: _MACHINERY, InterruptedRunError: _INTERRUPTED}
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "climb": ("surefoot.cli.climb", "Climb the ladder: collect, judge and report every rung."),
+    "rung": ("surefoot.cli.climb", "Run one rung of a run, as a CI job does it."),
+    "judge": ("surefoot.cli.runs", "Judge recorded evidence again, offline."),
+    "runs": ("surefoot.cli.runs", "List the runs under a root."),
+    "show": ("surefoot.cli.runs", "Show what a run proved, rung by rung."),
+    "report": ("surefoot.cli.runs", "Write a run's report.html, junit.xml and summary.json again."),
+    "schema": ("surefoot.cli.schema", "Print the JSON schema of a configuration file."),
+}
+"""Command → (module, what it does). The module holds a click command of that name."""
+
+
+class _Lazy(click.Group):
+    """A group whose commands are imported when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(importlib.import_module(COMMANDS[cmd_name][0]), f"{cmd_name}_command")
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            import difflib
+
+            near = difflib.get_close_matches(args[0], COMMANDS, 1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise click.UsageError(f"No such command {args[0]!r}.{hint} Commands: {', '.join(COMMANDS)}.", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+_EPILOG = """\b
+Exit codes, the same for every command:
+  0    proved
+  1    disproved: a check failed
+  2    not proved either way: evidence missing, or nothing was run
+  3    the request is wrong (usage, configuration)
+  4    the machinery broke (scheduler, disk)
+  130  interrupted"""
+
+
+@click.command(cls=_Lazy, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="surefoot")
+def cli() -> None:
+    """Prove that a GPU cluster can train, and never say "pass" without evidence."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit with one of the exit codes above."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run the command line; its exit code."""
+    try:
+        outcome = cli.main(arguments, prog_name="surefoot", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return _REQUEST
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("surefoot: interrupted", err=True)
+        return _INTERRUPTED
+    except SurefootError as error:
+        click.echo(f"surefoot: {error}", err=True)
+        return next((code for kind, code in _EXIT_CODES.items() if isinstance(error, kind)), _UNPROVED)
+    return int(outcome) if outcome is not None else 0

@@ -1,1 +1,1 @@
-"""."""
+"""Orders, executes, resumes, records and judges rungs."""

@@ -27,7 +27,9 @@ class RunInputs(Record):
     recipe: Recipe
     policy: Policy
     package_digest: str
-    """Tree digest of the code and configuration that jobs run from."""
+    """Tree digest of what jobs run from: the code, and this configuration beside it."""
+    code_digest: str
+    """Tree digest of the code alone: configuration may change without making evidence stale."""
 
 
 class RunManifest(Record):

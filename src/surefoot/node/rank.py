@@ -1,4 +1,4 @@
-"""The contract between a job and its ranks. Standard library only: it runs before anything is proved.
+"""The contract between a job and its ranks. Standard library (and `surefoot.files`) only: it runs before anything is proved.
 
 A scheduler gives each rank the variables that torchrun and Slurm give (RANK, LOCAL_RANK,
 WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT) and SUREFOOT_JOB_FOLDER, SUREFOOT_JOB_ID,
@@ -10,22 +10,12 @@ from __future__ import annotations
 import json
 import os
 import socket
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-
-def write_atomic(path: Path, text: str) -> None:
-    """Temporary name, fsync, rename: as `surefoot.files`, without anything to import."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    with os.fdopen(handle, "w") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    Path(temporary).chmod(0o644)
-    Path(temporary).replace(path)
+from surefoot.files import write_atomic
 
 
 @dataclass(frozen=True)

@@ -150,8 +150,8 @@ class Rung(ABC, Generic[S, F]):
     proves: ClassVar[str]
     """One sentence: what is known when this PASSED that was not known before."""
     uses: ClassVar[tuple[str, ...]]
-    """Inputs whose change makes the evidence stale: ``cluster``, ``package``, ``recipe``.
-    A rung that only reads others' evidence uses none."""
+    """Inputs whose change makes the evidence stale: ``cluster``, ``package`` (the code), ``recipe``,
+    ``configuration`` (code and every input). A rung that only reads others' evidence uses none."""
 
     @abstractmethod
     def plan(self, context: PlanContext[S]) -> Asked:

@@ -1,1 +1,1 @@
-"""."""
+"""Who places work: Slurm, or local processes behind the same interface."""

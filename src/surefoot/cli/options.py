@@ -1,0 +1,51 @@
+"""Options that several commands take."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from surefoot.paths import RootPaths
+
+C = TypeVar("C", bound=Callable[..., Any])
+
+DEFAULT_ROOT = ".surefoot"
+"""Root of the shipped cluster `local`: below the working directory."""
+
+
+def configuration_options(command: C) -> C:
+    """``--cluster --ladder --recipe --policy --root --set``."""
+    for option in (
+        click.option("--set", "settings", multiple=True, metavar="RUNG.KEY=VALUE", help="Set a rung's parameter."),
+        click.option(
+            "--root", metavar="DIR", help="Shared root, in place of the cluster file's.", envvar="SUREFOOT_ROOT"
+        ),
+        click.option("--policy", metavar="FILE|NAME", help="The gate's policy.  [default: seed]"),
+        click.option("--recipe", metavar="FILE|NAME", help="What is fine-tuned.  [default: demo]"),
+        click.option("--ladder", metavar="FILE|NAME", help="Which rungs, in which order.  [default: local]"),
+        click.option("--cluster", metavar="FILE|NAME", help="Where to climb.  [default: local]"),
+    ):
+        command = option(command)
+    return command
+
+
+def root_option(command: C) -> C:
+    """``--root`` of commands that look at runs."""
+    return click.option(
+        "--root", metavar="DIR", envvar="SUREFOOT_ROOT", default=DEFAULT_ROOT, show_default=True, help="Shared root."
+    )(command)
+
+
+def json_option(command: C) -> C:
+    """``--json``."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")(command)
+
+
+def root_paths(root: str | None) -> RootPaths:
+    """Paths below `root`, the environment's, or the default."""
+    chosen = root or os.environ.get("SUREFOOT_ROOT") or DEFAULT_ROOT
+    return RootPaths(Path(chosen).expanduser().absolute())

@@ -1,0 +1,155 @@
+"""``surefoot judge``, ``runs``, ``show`` and ``report``: looking at what was recorded."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from surefoot.cli.options import json_option, root_option, root_paths
+from surefoot.config.load import load_policy
+from surefoot.engine.judge import Judge
+from surefoot.engine.store import find_run, load_manifest, load_results
+from surefoot.errors import EvidenceError, RunNotFoundError, SurefootError
+from surefoot.model.run import RungResult, RunManifest
+from surefoot.model.status import Status, combine, exit_code
+from surefoot.paths import RunPaths
+from surefoot.reports.files import write_reports
+from surefoot.reports.summary import summary
+from surefoot.reports.terminal import show
+from surefoot.rungs.table import RUNGS
+
+
+@click.command("judge")
+@click.argument("run")
+@root_option
+@click.option("--policy", metavar="FILE|NAME", help="Judge by this policy in place of the recorded one.")
+@json_option
+def judge_command(*, run: str, root: str, policy: str | None, as_json: bool) -> int:
+    """Judge a run's recorded evidence again. Touches no cluster and writes nothing.
+
+    The same evidence gives the identical result; what differs from the recorded results is named.
+    """
+    paths, manifest = _open(root, run)
+    if policy is not None:
+        inputs = manifest.inputs.model_copy(update={"policy": load_policy(policy).record})
+        manifest = manifest.model_copy(update={"inputs": inputs})
+    recorded, damage = _recorded(paths, manifest)
+    skipped = frozenset(name for name, result in recorded.items() if result.status is Status.SKIPPED)
+    judged = Judge(paths, manifest, RUNGS).run(skipped)
+    different = [name for name, result in judged.items() if recorded.get(name) != result]
+    results = list(judged.values())
+    if as_json:
+        found = {**summary(manifest, results), "differs_from_recorded": different}
+        click.echo(json.dumps(found, indent=1))
+    else:
+        show(Console(), manifest, results, combine(r.status for r in results))
+        for line in damage:
+            click.echo(line)
+        for name in different:
+            before = recorded[name].status if name in recorded else "not recorded"
+            click.echo(f"differs from the recorded result: {name}: {before} → {judged[name].status}")
+        if not different:
+            click.echo("identical to the recorded results")
+    return exit_code(result.status for result in results)
+
+
+@click.command("runs")
+@root_option
+@json_option
+def runs_command(*, root: str, as_json: bool) -> int:
+    """List the runs under a root, oldest first."""
+    folder = root_paths(root).runs
+    rows: list[dict[str, Any]] = []
+    for path in sorted(folder.glob("*/run.json")) if folder.is_dir() else []:
+        try:
+            rows.append(_row(RunPaths(path.parent)))
+        except SurefootError as error:
+            rows.append({"run": path.parent.name, "status": "UNREADABLE", "problem": error.message})
+    if as_json:
+        click.echo(json.dumps({"root": str(root_paths(root).root), "runs": rows}, indent=1))
+        return 0
+    if not rows:
+        click.echo(f"no runs under {folder}")
+        return 0
+    table = Table("run", "status", "rungs PASSED", "ladder", "recipe", "cluster", "by", box=None)
+    for row in rows:
+        table.add_row(*(str(row.get(k, "-")) for k in ("run", "status", "passed", "ladder", "recipe", "cluster", "by")))
+    Console().print(table)
+    return 0
+
+
+def _row(paths: RunPaths) -> dict[str, Any]:
+    manifest = load_manifest(paths)
+    results = load_results(paths, manifest)
+    names = manifest.inputs.ladder.names
+    statuses = [results[n].status if n in results else Status.INCONCLUSIVE for n in names]
+    return {
+        "run": manifest.run_id,
+        "created": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(manifest.created_at)),
+        "status": str(combine(statuses)),
+        "passed": f"{sum(s is Status.PASSED for s in statuses)} of {len(names)}",
+        "ladder": manifest.inputs.ladder.name,
+        "recipe": manifest.inputs.recipe.name,
+        "cluster": manifest.inputs.cluster.name,
+        "by": f"{manifest.user}@{manifest.host}",
+        "folder": str(paths.folder),
+    }
+
+
+@click.command("show")
+@click.argument("run", default="latest")
+@root_option
+@json_option
+def show_command(*, run: str, root: str, as_json: bool) -> int:
+    """Show what was recorded of a run (default: the latest), and exit as the climb did."""
+    paths, manifest = _open(root, run)
+    results = _complete(paths, manifest)
+    if as_json:
+        click.echo(json.dumps(summary(manifest, results), indent=1))
+    else:
+        report = paths.report if paths.report.exists() else None
+        show(Console(), manifest, results, combine(r.status for r in results), report=report)
+    return exit_code(result.status for result in results)
+
+
+@click.command("report")
+@click.argument("run", default="latest")
+@root_option
+def report_command(*, run: str, root: str) -> int:
+    """Write report.html, junit.xml and summary.json of a run (default: the latest) again."""
+    paths, manifest = _open(root, run)
+    results = _complete(paths, manifest)
+    write_reports(paths, manifest, results)
+    click.echo(str(paths.report))
+    return exit_code(result.status for result in results)
+
+
+def _open(root: str, run: str) -> tuple[RunPaths, RunManifest]:
+    paths = find_run(root_paths(root), run)
+    return paths, load_manifest(paths)
+
+
+def _complete(paths: RunPaths, manifest: RunManifest) -> list[RungResult]:
+    """Recorded results, with rungs that have none judged from their evidence (a killed climb left them so)."""
+    try:
+        recorded = load_results(paths, manifest)
+    except EvidenceError as error:
+        raise RunNotFoundError(
+            f"a recorded result is damaged: {error}",
+            next_action=f"judge the evidence itself: surefoot judge {paths.folder}",
+        ) from error
+    if len(recorded) == len(manifest.inputs.ladder.rungs):
+        return list(recorded.values())
+    return [recorded.get(name, result) for name, result in Judge(paths, manifest, RUNGS).run().items()]
+
+
+def _recorded(paths: RunPaths, manifest: RunManifest) -> tuple[dict[str, RungResult], list[str]]:
+    try:
+        return load_results(paths, manifest), []
+    except EvidenceError as error:
+        return {}, [f"the recorded results cannot be read ({error}); judged from evidence alone"]

@@ -1,0 +1,164 @@
+"""Climbing: run the rungs whose needs PASSED, independent ones side by side, and record each."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from surefoot.connection.base import Connection
+from surefoot.engine.collect import Collector
+from surefoot.engine.inputs import EVIDENCE_OF, changed, configuration_digests
+from surefoot.engine.judge import Judge, blocked, unmet_needs, without_evidence
+from surefoot.engine.package import Package
+from surefoot.engine.planning import Planner
+from surefoot.engine.store import claim_attempt, load_attempt, write_record
+from surefoot.engine.watch import JobWatch
+from surefoot.errors import EvidenceError, SurefootError
+from surefoot.evidence import EvidenceSet
+from surefoot.model.events import Event, Note, RungEnded, RungStarted
+from surefoot.model.ladder import AnyRung
+from surefoot.model.run import RungResult, RunManifest
+from surefoot.model.status import Status
+from surefoot.paths import RootPaths, RunPaths
+from surefoot.rungs.base import Rung
+from surefoot.scheduler.base import Scheduler
+from surefoot.scheduler.local import reap
+
+_Ending = tuple[RungResult, dict[str, EvidenceSet]] | BaseException
+
+
+@dataclass
+class Climb:
+    """One climb of one run. `run` blocks until every selected rung has a result or `stop` is set."""
+
+    manifest: RunManifest
+    root: RootPaths
+    run_paths: RunPaths
+    rungs: Mapping[str, Rung[Any, Any]]
+    selected: frozenset[str]
+    connection: Connection
+    scheduler: Scheduler
+    package: Package
+    emit: Callable[[Event], None]
+    stop: threading.Event = field(default_factory=threading.Event)
+    results: dict[str, RungResult] = field(default_factory=dict)
+    evidence: dict[str, EvidenceSet] = field(default_factory=dict)
+
+    def run(self) -> dict[str, RungResult]:
+        """Results of all rungs of the ladder, in its order."""
+        finished: queue.Queue[tuple[str, _Ending]] = queue.Queue()
+        running: dict[str, threading.Thread] = {}
+        watch = JobWatch(self.scheduler)
+        collector = Collector(self.connection, watch, self.package, self.emit, self.stop)
+        try:
+            while self._start_ready(running, finished, collector) or running:
+                with contextlib.suppress(queue.Empty):
+                    name, ending = finished.get(timeout=0.2)
+                    running.pop(name).join()
+                    if isinstance(ending, BaseException):
+                        raise ending
+                    result, self.evidence = ending[0], {**self.evidence, **ending[1]}
+                    self._ended(result)
+        finally:
+            if running:  # an error of ours on the way: leave nothing behind
+                self.stop.set()
+                for thread in running.values():
+                    thread.join()
+            watch.close()
+            self.scheduler.close()
+        return {name: self.results[name] for name in self.manifest.inputs.ladder.names if name in self.results}
+
+    def _judge(self) -> Judge:
+        return Judge(self.run_paths, self.manifest, self.rungs)
+
+    def _take_up(self, spec: AnyRung, evidence: dict[str, EvidenceSet]) -> RungResult | None:
+        """What an earlier climb of this run left at this rung, judged again; None when it is to run (again)."""
+        attempts = self.run_paths.rung(spec.rung).attempts()
+        if not attempts:
+            return None
+        result = self._judge().attempt(spec, attempts[-1], evidence)
+        if result.status is Status.PASSED or spec.rung not in self.selected or self.stop.is_set():
+            return result
+        self._say_why_again(spec, attempts[-1], result)
+        self._reap(spec.rung, attempts[-1])
+        return None
+
+    def _say_why_again(self, spec: AnyRung, number: int, result: RungResult) -> None:
+        why = result.reason
+        with contextlib.suppress(EvidenceError):
+            before = load_attempt(self.run_paths, spec.rung, number).evidence.plan.inputs
+            kept = {name: digest for name, digest in before.items() if not name.startswith(EVIDENCE_OF)}
+            names = changed(kept, configuration_digests(self.rungs[spec.rung], spec, self.manifest.inputs))
+            if names:
+                why = f"inputs changed: {', '.join(names)}"
+        self.emit(Note(text=f"{spec.rung} runs again: {why}", at=time.time()))
+
+    def _reap(self, rung: str, number: int) -> None:
+        """Wait for jobs of an interrupted attempt to be gone, so that two attempts never overlap."""
+        raw = self.run_paths.rung(rung).attempt(number).raw
+        for job in sorted(raw.glob("*/job.json")):
+            if not reap(job.parent):
+                self.emit(Note(text=f"job in {job.parent} still runs and does not end: end it by hand", at=time.time()))
+
+    def _start_ready(
+        self,
+        running: dict[str, threading.Thread],
+        finished: queue.Queue[tuple[str, _Ending]],
+        collector: Collector,
+    ) -> bool:
+        """Start what can start, settle what cannot. False when nothing is left to start."""
+        waiting = False
+        for spec in self.manifest.inputs.ladder.rungs:
+            name = spec.rung
+            if name in self.results or name in running:
+                continue
+            collected = bool(self.run_paths.rung(name).attempts())
+            if name not in self.selected and not collected:
+                self._ended(without_evidence(self.rungs[name], spec, Status.SKIPPED, "asked not to run"))
+                continue
+            if any(need not in self.results for need in spec.needs):
+                waiting = True
+                continue
+            unmet = unmet_needs(spec, self.results)
+            if unmet:
+                self._ended(blocked(self.rungs[name], spec, unmet))
+            elif self.stop.is_set() and not collected:
+                reason = "ABORTED: interrupted before it started"
+                self._ended(without_evidence(self.rungs[name], spec, Status.INCONCLUSIVE, reason))
+            else:
+                waiting = True
+                thread = threading.Thread(target=self._climb_rung, args=(spec, collector, finished), name=name)
+                running[name] = thread
+                thread.start()
+        return waiting
+
+    def _climb_rung(self, spec: AnyRung, collector: Collector, finished: queue.Queue[tuple[str, _Ending]]) -> None:
+        try:
+            evidence = dict(self.evidence)  # of its own: several rungs are judged at once
+            result = self._take_up(spec, evidence) or self._collect_and_judge(spec, collector, evidence)
+            own: dict[str, EvidenceSet] = {spec.rung: evidence[spec.rung]} if spec.rung in evidence else {}
+            finished.put((spec.rung, (result, own)))
+        except BaseException as error:  # noqa: BLE001 - handed to the main thread, which raises it
+            finished.put((spec.rung, error))
+
+    def _collect_and_judge(self, spec: AnyRung, collector: Collector, evidence: dict[str, EvidenceSet]) -> RungResult:
+        rung = self.rungs[spec.rung]
+        number, paths = claim_attempt(self.run_paths, spec.rung)
+        self.emit(RungStarted(rung=spec.rung, at=time.time()))
+        planner = Planner(self.manifest, self.root, self.run_paths, self.rungs)
+        try:
+            plan = planner.plan(spec, number, evidence)
+        except (SurefootError, KeyError) as error:
+            return without_evidence(rung, spec, Status.ERROR, f"cannot be planned: {error}", attempt=number)
+        collector.collect(plan, paths)
+        return self._judge().attempt(spec, number, evidence)
+
+    def _ended(self, result: RungResult) -> None:
+        self.results[result.rung] = result
+        write_record(self.run_paths.rung(result.rung).result, result)
+        self.emit(RungEnded(result=result, at=time.time()))

@@ -1,0 +1,194 @@
+"""Collecting: execute a plan's steps, keep everything verbatim, seal it. Nothing here judges."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from surefoot.connection.base import Connection
+from surefoot.engine.package import Package
+from surefoot.engine.store import UNSEALED, evidence_files, write_record
+from surefoot.engine.watch import JobWatch
+from surefoot.errors import MachineryError, StorageError
+from surefoot.files import sha256_file, write_atomic
+from surefoot.model.events import Event, JobChanged, Progress
+from surefoot.model.job import Job, JobState, JobStatus
+from surefoot.model.run import (
+    Collection,
+    CollectionOutcome,
+    CommandStep,
+    JobsStep,
+    Plan,
+    PushStep,
+    SealedFile,
+    Step,
+)
+from surefoot.paths import AttemptPaths
+
+
+class _Stopped(Exception):  # noqa: N818 - not an error: the user asked
+    """Collecting was interrupted."""
+
+
+@dataclass
+class Collector:
+    """Executes plans on one cluster."""
+
+    connection: Connection
+    watch: JobWatch
+    package: Package
+    emit: Callable[[Event], None]
+    stop: threading.Event
+
+    def collect(self, plan: Plan, paths: AttemptPaths) -> Collection:
+        """Execute `plan` and seal what it left. Always returns a seal, unless the disk refuses it.
+
+        Steps after one that did not end as expected are not executed: their evidence could not
+        mean what it says.
+        """
+        started_at = time.time()
+        jobs: list[Job] = []
+        outcome, error = CollectionOutcome.COMPLETE, ""
+        try:
+            write_record(paths.plan, plan)
+            paths.raw.mkdir(exist_ok=True)
+            for step in plan.steps:
+                self._check_stop()
+                if not self._execute(step, plan, paths, jobs):
+                    break
+        except _Stopped:
+            outcome, error = CollectionOutcome.ABORTED, "interrupted; its jobs were cancelled"
+        except MachineryError as broken:
+            outcome, error = CollectionOutcome.BROKEN, str(broken)
+        except OSError as broken:
+            outcome, error = CollectionOutcome.BROKEN, f"{type(broken).__name__}: {broken}"
+        collection = Collection(
+            outcome=outcome,
+            error=error,
+            started_at=started_at,
+            ended_at=time.time(),
+            jobs=tuple(jobs),
+            files=_seal(paths.folder),
+        )
+        write_record(paths.collection, collection)
+        return collection
+
+    def _check_stop(self) -> None:
+        if self.stop.is_set():
+            raise _Stopped
+
+    def _execute(self, step: Step, plan: Plan, paths: AttemptPaths, jobs: list[Job]) -> bool:
+        match step:
+            case CommandStep():
+                return self._command(step, paths)
+            case PushStep():
+                return self._push(step, paths)
+            case JobsStep():
+                return self._jobs(step, plan, jobs)
+
+    def _command(self, step: CommandStep, paths: AttemptPaths) -> bool:
+        result = self.connection.run(step.argv, env=step.env, timeout_s=step.timeout_s, cancel=self.stop)
+        write_atomic(paths.raw / f"{step.name}.stdout", result.stdout)
+        write_atomic(paths.raw / f"{step.name}.stderr", result.stderr)
+        ending = {
+            "exit_code": result.exit_code,
+            "signal": result.signal,
+            "timed_out": result.timed_out,
+            "started_at": result.started_at,
+            "ended_at": result.ended_at,
+        }
+        write_atomic(paths.raw / f"{step.name}.exit.json", json.dumps(ending, indent=1) + "\n")
+        self._check_stop()
+        return result.exit_code == 0
+
+    def _push(self, step: PushStep, paths: AttemptPaths) -> bool:
+        pushed = self.connection.put_tree(self.package.files, Path(step.destination))
+        account = {
+            "digest": self.package.digest,
+            "destination": step.destination,
+            "files": dict(self.package.digests),
+            "pushed": pushed,
+        }
+        write_atomic(paths.raw / "push.json", json.dumps(account, indent=1) + "\n")
+        return True
+
+    def _jobs(self, step: JobsStep, plan: Plan, jobs: list[Job]) -> bool:
+        submitted: list[Job] = []
+        try:
+            for spec in step.jobs:
+                Path(spec.folder).mkdir(parents=True, exist_ok=True)
+                job = self.watch.scheduler.submit(spec)
+                submitted.append(job)
+                jobs.append(job)
+            progress = _ProgressReader(plan.rung, submitted, self.emit)
+            states = self.watch.wait(submitted, self.stop, self._announce(plan.rung), progress.tick)
+        finally:
+            # On every way out, whatever happened: nothing keeps running.
+            if self.stop.is_set() or len(submitted) < len(step.jobs):
+                self.watch.scheduler.cancel(submitted)
+        self._check_stop()
+        for job in submitted:
+            if states[job.id].state is JobState.LOST:
+                raise MachineryError(
+                    f"job {job.spec.name!r} ({job.id}) is lost: {states[job.id].reason}",
+                    next_action=f"see supervisor.log in {job.spec.folder}, then resume the run",
+                )
+        return all(_as_expected(job, states[job.id]) for job in submitted)
+
+    def _announce(self, rung: str) -> Callable[[Job, JobStatus], None]:
+        def announce(job: Job, status: JobStatus) -> None:
+            self.emit(JobChanged(rung=rung, job=job.spec.name, job_id=job.id, state=status.state, at=time.time()))
+
+        return announce
+
+
+class _ProgressReader:
+    """Turns jobs' ``progress.json`` into events. Nothing of it is evidence: damage is passed over."""
+
+    def __init__(self, rung: str, jobs: list[Job], emit: Callable[[Event], None]) -> None:
+        self._rung = rung
+        self._files = {job.spec.name: Path(job.spec.folder) / "progress.json" for job in jobs}
+        self._last: dict[str, float] = {}
+        self._emit = emit
+
+    def tick(self) -> None:
+        for job, path in self._files.items():
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                state = json.loads(path.read_text())
+                if self._last.get(job) != state["at"]:
+                    self._last[job] = state["at"]
+                    self._emit(
+                        Progress(
+                            rung=self._rung,
+                            job=job,
+                            done=float(state["done"]),
+                            total=float(state["total"]),
+                            text=str(state["text"]),
+                            at=float(state["at"]),
+                        )
+                    )
+
+
+def _as_expected(job: Job, status: JobStatus) -> bool:
+    if status.done is None:
+        return False
+    wanted = job.spec.expect
+    return all(r.exit_code == wanted.exit_code and r.signal == wanted.signal for r in status.done.ranks)
+
+
+def _seal(folder: Path) -> dict[str, SealedFile]:
+    sealed = {}
+    for name in evidence_files(folder):
+        if name in UNSEALED:
+            continue
+        path = folder / name
+        try:
+            sealed[name] = SealedFile(sha256=sha256_file(path), size_bytes=path.stat().st_size)
+        except OSError as error:
+            raise StorageError(f"cannot read back {path}: {error.strerror}") from error
+    return sealed

@@ -1,0 +1,237 @@
+"""Judging: evidence and what was asked → checks → a status. No clock, no cluster, no chance.
+
+Judging a run again, a year later or on another machine, gives the identical result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from surefoot.engine.inputs import EVIDENCE_OF, changed, configuration_digests, only_below
+from surefoot.engine.store import Attempt, load_attempt
+from surefoot.errors import EvidenceError
+from surefoot.evidence import EvidenceSet
+from surefoot.model.check import Check, Evidence
+from surefoot.model.ladder import AnyRung
+from surefoot.model.run import Collection, CollectionOutcome, Judgement, RungResult, RunManifest
+from surefoot.model.status import Status, combine
+from surefoot.paths import RunPaths
+from surefoot.rungs.base import Rung, View
+from surefoot.rungs.endings import ending_checks
+
+_DAMAGED = "the evidence was changed after it was collected: run this rung again (--resume RUN)"
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Judges one run from what lies in its folder."""
+
+    paths: RunPaths
+    manifest: RunManifest
+    rungs: Mapping[str, Rung[Any, Any]]
+
+    def run(self, skipped: frozenset[str] = frozenset()) -> dict[str, RungResult]:
+        """Every rung, in ladder order. `skipped`: rungs that were asked not to run."""
+        results: dict[str, RungResult] = {}
+        evidence: dict[str, EvidenceSet] = {}
+        for spec in self.manifest.inputs.ladder.rungs:
+            rung = self.rungs[spec.rung]
+            attempts = self.paths.rung(spec.rung).attempts()
+            unmet = unmet_needs(spec, results)
+            if not attempts and spec.rung in skipped:
+                result = without_evidence(rung, spec, Status.SKIPPED, "asked not to run")
+            elif unmet:
+                result = blocked(rung, spec, unmet)
+            elif not attempts:
+                result = without_evidence(rung, spec, Status.INCONCLUSIVE, "no evidence was ever collected")
+            else:
+                result = self.attempt(spec, attempts[-1], evidence)
+            results[spec.rung] = result
+        return results
+
+    def attempt(self, spec: AnyRung, number: int, evidence: dict[str, EvidenceSet]) -> RungResult:
+        """One attempt. Its evidence is added to `evidence`, for the rungs above, when it PASSED."""
+        rung = self.rungs[spec.rung]
+        try:
+            attempt = load_attempt(self.paths, rung.name, number)
+        except EvidenceError as error:
+            reason = f"attempt {number} cannot be read: {error}"
+            return without_evidence(rung, spec, Status.INCONCLUSIVE, reason, attempt=number)
+        needs = only_below(self.manifest.inputs.ladder, spec.rung, evidence)
+        status, judgement, reason = _judge(rung, spec, attempt, self.manifest, needs)
+        if status is Status.PASSED:
+            evidence[rung.name] = attempt.evidence
+        collection = attempt.collection
+        return RungResult(
+            rung=rung.name,
+            title=rung.title,
+            proves=rung.proves,
+            status=status,
+            reason=reason,
+            attempt=number,
+            needs=spec.needs,
+            started_at=collection.started_at if collection else None,
+            ended_at=collection.ended_at if collection else None,
+            judgement=judgement,
+        )
+
+
+def _judge(
+    rung: Rung[Any, Any], spec: AnyRung, attempt: Attempt, manifest: RunManifest, needs: Mapping[str, EvidenceSet]
+) -> tuple[Status, Judgement, str]:
+    collection, evidence = attempt.collection, attempt.evidence
+    if collection is None:
+        reason = "collecting never ended (killed, or still going on): resume the run"
+        return Status.INCONCLUSIVE, Judgement(), reason
+    if collection.outcome is CollectionOutcome.ABORTED:
+        return Status.INCONCLUSIVE, Judgement(), f"ABORTED: {collection.error}"
+    checks = [_belongs(attempt, manifest, rung, spec, needs), _intact(evidence, collection)]
+    if collection.outcome is CollectionOutcome.BROKEN:
+        checks.append(_broken(collection, evidence))
+    own = Judgement()
+    try:
+        checks += ending_checks(evidence)
+        if collection.outcome is CollectionOutcome.COMPLETE:
+            view = View(evidence=evidence, inputs=manifest.inputs, spec=spec, needs=needs)
+            own = rung.judge(rung.read(view), view)
+    except EvidenceError as error:
+        checks.append(_unreadable(error, evidence))
+    except Exception as error:  # noqa: BLE001 - whatever a damaged file does to a parser, it is no pass and no crash
+        checks.append(_our_fault(error))
+    all_checks = (*checks, *own.checks)
+    status = combine(check.status for check in all_checks)
+    reason = ""
+    if status is Status.PASSED and not own.checks:
+        status, reason = Status.INCONCLUSIVE, "the rung made no check of its own"
+    elif status is not Status.PASSED:
+        reason = next(f"{c.claim}: {c.actual or c.status}" for c in all_checks if c.status is status)
+    return status, own.model_copy(update={"checks": all_checks}), reason
+
+
+def _belongs(
+    attempt: Attempt,
+    manifest: RunManifest,
+    rung: Rung[Any, Any],
+    spec: AnyRung,
+    needs: Mapping[str, EvidenceSet],
+) -> Check:
+    """The attempt is one of this run, at this rung, with the inputs that the run has now."""
+    plan = attempt.evidence.plan
+    asked = configuration_digests(rung, spec, manifest.inputs)
+    for name in plan.inputs:
+        if name.startswith(EVIDENCE_OF):
+            need = name.removeprefix(EVIDENCE_OF)
+            asked[name] = needs[need].plan.nonce if need in needs else "absent"
+    problems = [f"{name} changed" for name in changed(plan.inputs, asked)]
+    expected: dict[str, tuple[object, object]] = {
+        "run": (plan.run_id, manifest.run_id),
+        "rung": (plan.rung, rung.name),
+        "attempt": (plan.attempt, attempt.number),
+    }
+    problems += [
+        f"{name} is {found!r}, not {wanted!r}" for name, (found, wanted) in expected.items() if found != wanted
+    ]
+    return Check(
+        id="evidence.belongs",
+        claim="the evidence was collected for this run, this rung and these inputs",
+        status=Status.INCONCLUSIVE if problems else Status.PASSED,
+        expected="same inputs",
+        actual="; ".join(problems) or "same inputs",
+        evidence=(attempt.evidence.ref("plan.json"),) if "plan.json" in attempt.evidence else (),
+        next_action="run this rung again with today's inputs: --resume RUN" if problems else "",
+    )
+
+
+def _intact(evidence: EvidenceSet, collection: Collection) -> Check:
+    """Every sealed file is as it was sealed, and there is no other."""
+    problems: list[tuple[str, str]] = []
+    for name, sealed in sorted(collection.files.items()):
+        if name not in evidence:
+            problems.append((name, "missing"))
+            continue
+        try:
+            same = evidence.blob(name).sha256 == sealed.sha256
+        except EvidenceError as error:
+            problems.append((name, error.problem))
+            continue
+        if not same:
+            problems.append((name, "not as it was sealed"))
+    problems += [(name, "not there when it was sealed") for name in sorted(set(evidence.files) - set(collection.files))]
+    if "plan.json" not in collection.files:
+        problems.append(("plan.json", "not sealed"))
+    where = f"{evidence.prefix}/collection.json" if evidence.prefix else "collection.json"
+    return Check(
+        id="evidence.intact",
+        claim="the evidence is as it was when collecting ended",
+        status=Status.INCONCLUSIVE if problems else Status.PASSED,
+        expected=f"{len(collection.files)} files as sealed",
+        actual="; ".join(f"{name}: {what}" for name, what in problems[:5])
+        or f"{len(collection.files)} files as sealed",
+        evidence=(Evidence(file=where),),
+        next_action=_DAMAGED if problems else "",
+    )
+
+
+def _broken(collection: Collection, evidence: EvidenceSet) -> Check:
+    where = f"{evidence.prefix}/collection.json" if evidence.prefix else "collection.json"
+    return Check(
+        id="evidence.collected",
+        claim="the machinery that collects evidence works",
+        status=Status.ERROR,
+        actual=collection.error.splitlines()[0] if collection.error else "it broke",
+        evidence=(Evidence(file=where, text=collection.error[:300]),),
+        next_action="mend what it names, then resume the run: what PASSED is not run again",
+    )
+
+
+def _unreadable(error: EvidenceError, evidence: EvidenceSet) -> Check:
+    refs = (evidence.ref(error.file, line=error.line, text=error.text),) if error.file in evidence else ()
+    return Check(
+        id="evidence.readable",
+        claim="the evidence is complete and can be read",
+        status=Status.INCONCLUSIVE,
+        actual=str(error),
+        evidence=refs,
+        next_action="see that file and the job's .out file beside it; then run this rung again (--resume RUN)",
+    )
+
+
+def _our_fault(error: Exception) -> Check:
+    return Check(
+        id="evidence.readable",
+        claim="the evidence is complete and can be read",
+        status=Status.ERROR,
+        actual=f"judging failed: {type(error).__name__}: {error}"[:400],
+        next_action="this is a fault of Surefoot's: report it together with the run folder",
+    )
+
+
+def unmet_needs(spec: AnyRung, results: Mapping[str, RungResult]) -> list[str]:
+    """Needs that have not PASSED, each with its status."""
+    return [
+        f"{need} is {results[need].status if need in results else 'not run'}"
+        for need in spec.needs
+        if need not in results or results[need].status is not Status.PASSED
+    ]
+
+
+def blocked(rung: Rung[Any, Any], spec: AnyRung, unmet: list[str]) -> RungResult:
+    """The result of a rung whose needs did not pass."""
+    return without_evidence(rung, spec, Status.BLOCKED, "; ".join(unmet))
+
+
+def without_evidence(
+    rung: Rung[Any, Any], spec: AnyRung, status: Status, reason: str, *, attempt: int | None = None
+) -> RungResult:
+    """A result that says why there is nothing to judge."""
+    return RungResult(
+        rung=rung.name,
+        title=rung.title,
+        proves=rung.proves,
+        status=status,
+        reason=reason,
+        attempt=attempt,
+        needs=spec.needs,
+    )

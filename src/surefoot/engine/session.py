@@ -1,0 +1,159 @@
+"""From a request to a climb: a new run or an old one taken up again, on the cluster that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from surefoot.connection.base import Connection
+from surefoot.connection.local import LocalConnection
+from surefoot.engine.climb import Climb
+from surefoot.engine.inputs import differences
+from surefoot.engine.package import Package
+from surefoot.engine.planning import Planner
+from surefoot.engine.resolve import resolve, resolve_cluster
+from surefoot.engine.store import create_run, load_manifest, new_run_id, save_inputs
+from surefoot.errors import EvidenceError, RequestError
+from surefoot.model.base import Record
+from surefoot.model.cluster import Cluster
+from surefoot.model.events import Event
+from surefoot.model.ladder import AnyRung, Ladder
+from surefoot.model.policy import Policy
+from surefoot.model.recipe import Recipe
+from surefoot.model.run import Plan, RunManifest
+from surefoot.paths import RootPaths, RunPaths
+from surefoot.rungs.base import Rung
+from surefoot.scheduler.base import Scheduler
+from surefoot.scheduler.local import LocalScheduler
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What a user named; None: what the run has recorded, or the shipped default."""
+
+    cluster: Cluster | None = None
+    ladder: Ladder | None = None
+    recipe: Recipe | None = None
+    policy: Policy | None = None
+    root: str | None = None
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """File name → the user's own text, for the run's ``inputs/``."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """A run that can be climbed."""
+
+    manifest: RunManifest
+    root: RootPaths
+    run_paths: RunPaths
+    package: Package
+    changes: tuple[str, ...] = ()
+    """What differs from the inputs that this run had before."""
+
+    def planner(self, rungs: Mapping[str, Rung[Any, Any]]) -> Planner:
+        """Plans attempts of this run."""
+        return Planner(self.manifest, self.root, self.run_paths, rungs)
+
+    def climb(
+        self, rungs: Mapping[str, Rung[Any, Any]], selected: frozenset[str], emit: Callable[[Event], None]
+    ) -> Climb:
+        """A climb of this run, ready to `run`. Raises RequestError for a cluster that cannot be reached."""
+        connection, scheduler = connect(self.manifest.inputs.cluster)
+        return Climb(
+            manifest=self.manifest,
+            root=self.root,
+            run_paths=self.run_paths,
+            rungs=rungs,
+            selected=selected,
+            connection=connection,
+            scheduler=scheduler,
+            package=self.package,
+            emit=emit,
+        )
+
+
+def connect(cluster: Cluster) -> tuple[Connection, Scheduler]:
+    """Connection and scheduler of a cluster. Raises RequestError for a kind that is not there."""
+    if cluster.connection.kind != "local" or cluster.scheduler.kind != "local":
+        raise RequestError(
+            f"cluster {cluster.name!r} is reached by {cluster.connection.kind} and scheduled by "
+            f"{cluster.scheduler.kind}; this version of Surefoot climbs local clusters only",
+            next_action="climb with --cluster local; `surefoot schema cluster` shows what a cluster file may say",
+        )
+    return LocalConnection(), LocalScheduler()
+
+
+def start(chosen: Chosen, command: tuple[str, ...], *, run_id: str | None = None, record: bool = True) -> Session:
+    """A new run. `record=False` makes nothing on disk (a dry run). Raises RequestError, StorageError.
+
+    All four of cluster, ladder, recipe and policy must be chosen.
+    """
+    assert chosen.cluster is not None
+    assert chosen.ladder is not None
+    assert chosen.recipe is not None
+    assert chosen.policy is not None
+    cluster = resolve_cluster(chosen.cluster, root=chosen.root)
+    inputs, package = resolve(cluster, chosen.ladder, chosen.recipe, chosen.policy)
+    root = RootPaths(Path(cluster.root))
+    identifier = run_id or new_run_id()
+    if record:
+        connect(cluster)  # refuse what cannot be climbed before a folder is made
+        manifest = create_run(root, identifier, inputs, chosen.sources, command)
+    else:
+        manifest = RunManifest(
+            run_id=identifier,
+            created_at=0,
+            surefoot_version="",
+            user="",
+            host="",
+            command=command,
+            inputs=inputs,
+        )
+    return Session(manifest, root, root.run(identifier), package)
+
+
+def resume(run_paths: RunPaths, chosen: Chosen) -> Session:
+    """An old run, with what is chosen in place of what it recorded. Raises RunNotFoundError, RequestError."""
+    before = load_manifest(run_paths)
+    old = before.inputs
+    if chosen.cluster is not None or chosen.root is not None:
+        cluster = resolve_cluster(chosen.cluster or old.cluster, root=chosen.root or old.cluster.root)
+    else:
+        cluster = old.cluster
+    inputs, package = resolve(
+        cluster, chosen.ladder or old.ladder, chosen.recipe or old.recipe, chosen.policy or old.policy
+    )
+    root = RootPaths(run_paths.folder.parent.parent)
+    if Path(cluster.root) != root.root:
+        raise RequestError(
+            f"run {before.run_id!r} lies under {root.root}, and the cluster's root is {cluster.root}",
+            next_action="a run stays under its root: start a new run there",
+        )
+    manifest = before.model_copy(update={"inputs": inputs})
+    changes = [
+        f"{name}: {line}"
+        for name in ("cluster", "ladder", "recipe", "policy")
+        for line in differences(_plain(getattr(old, name)), _plain(getattr(inputs, name)))
+    ]
+    if old.code_digest != inputs.code_digest:
+        changes.append(f"code: {old.code_digest[:12]} → {inputs.code_digest[:12]}")
+    if changes:
+        save_inputs(run_paths, manifest, chosen.sources)
+    return Session(manifest, root, run_paths, package, tuple(changes))
+
+
+def _plain(record: Record) -> dict[str, Any]:
+    return record.canonical()
+
+
+def dry_plan(session: Session, rungs: Mapping[str, Rung[Any, Any]], spec: AnyRung) -> Plan | str:
+    """The plan of a rung's first attempt, or why it cannot be known before the rungs below have run."""
+    try:
+        return session.planner(rungs).plan(spec, 1, {})
+    except KeyError as error:
+        return f"depends on the evidence of {error.args[0]}: planned when that has PASSED"
+    except EvidenceError as error:
+        return f"depends on evidence that is not there yet ({error.problem})"

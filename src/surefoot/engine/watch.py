@@ -1,0 +1,99 @@
+"""One poller for all jobs of a climb: the number of questions does not grow with the number of jobs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from surefoot.errors import MachineryError
+from surefoot.model.job import Job, JobState, JobStatus
+from surefoot.scheduler.base import Scheduler
+
+_FIRST_POLL_S = 0.05
+_SLOWEST_POLL_S = 1.0
+
+
+class JobWatch:
+    """Polls the scheduler in a thread of its own and hands each job's states to who waits for it."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        self._jobs: dict[str, Job] = {}
+        self._states: dict[str, JobStatus] = {}
+        self._error: MachineryError | None = None
+        self._changed = threading.Condition()
+        self._closed = False
+        self._thread = threading.Thread(target=self._poll, name="job-watch", daemon=True)
+        self._thread.start()
+
+    def wait(
+        self,
+        jobs: Sequence[Job],
+        stop: threading.Event,
+        on_change: Callable[[Job, JobStatus], None],
+        on_tick: Callable[[], None],
+    ) -> dict[str, JobStatus]:
+        """Until every job is in a final state, or `stop` is set (then states may not be final).
+
+        `on_change` is called for each new state, `on_tick` a few times a second. Raises the
+        MachineryError that polling met.
+        """
+        seen: dict[str, JobStatus] = {}
+        with self._changed:
+            self._jobs.update({job.id: job for job in jobs})
+            self._changed.notify_all()
+        try:
+            while not stop.is_set():
+                with self._changed:
+                    self._changed.wait(0.25)
+                    if self._error is not None:
+                        raise self._error
+                    now = {job.id: self._states[job.id] for job in jobs if job.id in self._states}
+                for job in jobs:
+                    status = now.get(job.id)
+                    if status is not None and (job.id not in seen or seen[job.id].state is not status.state):
+                        on_change(job, status)
+                seen = now
+                on_tick()
+                if len(seen) == len(jobs) and all(status.state.final for status in seen.values()):
+                    break
+            return seen
+        finally:
+            with self._changed:
+                for job in jobs:
+                    self._jobs.pop(job.id, None)
+                    self._states.pop(job.id, None)
+
+    def close(self) -> None:
+        """Stop polling. Does not cancel anything."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._thread.join(5)
+
+    def _poll(self) -> None:
+        pause = _FIRST_POLL_S
+        while True:
+            with self._changed:
+                while not self._jobs and not self._closed:
+                    pause = _FIRST_POLL_S
+                    self._changed.wait()
+                if self._closed:
+                    return
+                jobs = list(self._jobs.values())
+            try:
+                states = dict(self.scheduler.poll(jobs))
+            except MachineryError as error:
+                with self._changed:
+                    self._error = error
+                    self._changed.notify_all()
+                return
+            with self._changed:
+                news = any(self._states.get(i) != s for i, s in states.items() if i in self._jobs)
+                self._states.update({i: s for i, s in states.items() if i in self._jobs})
+                self._changed.notify_all()
+            pause = _FIRST_POLL_S if news else min(pause * 1.3, _SLOWEST_POLL_S)
+            if all(s.state is JobState.RUNNING for s in states.values()):
+                pause = min(pause, 0.25)
+            time.sleep(pause)

@@ -1,0 +1,132 @@
+"""How commands and jobs ended, as checks: the same for every rung."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from surefoot.errors import EvidenceError
+from surefoot.evidence import EvidenceSet
+from surefoot.model.check import Check, Evidence
+from surefoot.model.job import ExpectedExit, JobDone, JobSpec, JobState, RankExit
+from surefoot.model.run import CommandStep, JobsStep
+from surefoot.model.status import Status
+
+
+def ending_checks(evidence: EvidenceSet) -> list[Check]:
+    """One check for each command and each job of the plan. Evidence that is missing is INCONCLUSIVE."""
+    checks = []
+    for step in evidence.plan.steps:
+        if isinstance(step, CommandStep):
+            check = partial(_command, evidence, step)
+            checks.append(_guarded(f"command.{step.name}.ended", f"command {step.name!r} ended well", check, evidence))
+        elif isinstance(step, JobsStep):
+            for spec in step.jobs:
+                claim = f"all {spec.world_size} ranks of job {spec.name!r} ended with {_words(spec.expect)}"
+                check = partial(_job, evidence, spec, claim)
+                checks.append(_guarded(f"job.{spec.name}.ended", claim, check, evidence))
+    return checks
+
+
+def _guarded(identifier: str, claim: str, check: Callable[[], Check], evidence: EvidenceSet) -> Check:
+    try:
+        return check()
+    except EvidenceError as error:
+        refs = (evidence.ref(error.file, line=error.line, text=error.text),) if error.file in evidence else ()
+        return Check(
+            id=identifier,
+            claim=claim,
+            status=Status.INCONCLUSIVE,
+            actual=str(error),
+            evidence=refs,
+            next_action="how it ended is not known: run this rung again (--resume RUN)",
+        )
+
+
+def _command(evidence: EvidenceSet, step: CommandStep) -> Check:
+    name = f"raw/{step.name}.exit.json"
+    ending = evidence.json(name)
+    keys = {"exit_code", "signal", "timed_out", "started_at", "ended_at"}
+    if not isinstance(ending, dict) or set(ending) != keys:
+        raise EvidenceError(f"does not say how the command ended: wants the keys {sorted(keys)}", file=name)
+    passed = ending["exit_code"] == 0 and ending["signal"] is None and ending["timed_out"] is False
+    if ending["timed_out"]:
+        actual = f"did not end within {step.timeout_s:g} s"
+    elif ending["signal"] is not None:
+        actual = f"died of signal {ending['signal']}"
+    else:
+        actual = f"exit code {ending['exit_code']}"
+    refs = [evidence.ref(name, text=actual)]
+    if not passed:
+        refs += _tail(evidence, f"raw/{step.name}.stderr")
+    return Check(
+        id=f"command.{step.name}.ended",
+        claim=f"command {step.name!r} ended well",
+        status=Status.PASSED if passed else Status.FAILED,
+        expected="exit code 0",
+        actual=actual,
+        evidence=tuple(refs),
+        next_action="" if passed else f"read its stderr; by hand: {' '.join(step.argv)}",
+    )
+
+
+def _job(evidence: EvidenceSet, spec: JobSpec, claim: str) -> Check:
+    name = f"raw/{spec.name}/done.json"
+    done = evidence.record(JobDone, name)
+    submitted = evidence.json(f"raw/{spec.name}/job.json")
+    identity = submitted.get("id") if isinstance(submitted, dict) else None
+    if (done.name, done.id) != (spec.name, identity):
+        raise EvidenceError(f"is of job {done.name!r} ({done.id}), not {spec.name!r} ({identity})", file=name)
+    if [rank.rank for rank in done.ranks] != list(range(spec.world_size)):
+        problem = f"lists ranks {[rank.rank for rank in done.ranks]}, asked for were 0 to {spec.world_size - 1}"
+        raise EvidenceError(problem, file=name)
+    bad = [rank for rank in done.ranks if not _as_expected(rank, spec.expect)]
+    wanted_state = JobState.COMPLETED if spec.expect == ExpectedExit() else JobState.FAILED
+    passed = not bad and done.state is wanted_state
+    actual = _words(spec.expect) if passed else _unexpected(done, bad)
+    refs = [evidence.ref(name, text=f"state {done.state}{', ' + done.reason if done.reason else ''}")]
+    if not passed:
+        for blob in evidence.under(f"raw/{spec.name}"):
+            if blob.name.endswith(".out"):
+                refs += _tail(evidence, blob.name)
+    cancelled = done.state is JobState.CANCELLED
+    return Check(
+        id=f"job.{spec.name}.ended",
+        claim=claim,
+        status=Status.PASSED if passed else Status.INCONCLUSIVE if cancelled else Status.FAILED,
+        expected=_words(spec.expect),
+        actual=actual,
+        evidence=tuple(refs),
+        next_action="" if passed else _next_action(done, spec),
+    )
+
+
+def _as_expected(rank: RankExit, wanted: ExpectedExit) -> bool:
+    return rank.exit_code == wanted.exit_code and rank.signal == wanted.signal
+
+
+def _words(ending: ExpectedExit | RankExit) -> str:
+    return f"signal {ending.signal}" if ending.signal is not None else f"exit code {ending.exit_code}"
+
+
+def _unexpected(done: JobDone, bad: list[RankExit]) -> str:
+    ranks = "; ".join(f"rank {r.rank} on {r.host}: {_words(r)}" for r in bad[:4])
+    more = f" and {len(bad) - 4} more" if len(bad) > 4 else ""
+    reason = f" ({done.reason})" if done.reason else ""
+    return f"{done.state}{reason}{': ' if ranks else ''}{ranks}{more}"
+
+
+def _next_action(done: JobDone, spec: JobSpec) -> str:
+    if done.state is JobState.TIMEOUT:
+        return f"see what it was doing in its .out file; its limit is time_limit_s: {spec.time_limit_s} in the ladder"
+    if done.state is JobState.CANCELLED:
+        return "somebody cancelled it: resume the run"
+    return "read the end of its .out file, mend the cause, resume the run"
+
+
+def _tail(evidence: EvidenceSet, name: str) -> list[Evidence]:
+    """A reference to the last line that says something, where there is one."""
+    if name not in evidence:
+        return []
+    tail = evidence.blob(name).tail()
+    return [evidence.ref(name, line=tail[0], text=tail[1])] if tail else []

@@ -1,0 +1,24 @@
+"""The seam to whoever places work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from surefoot.model.job import Job, JobSpec, JobStatus
+
+
+class Scheduler(Protocol):
+    """Places jobs. Every method raises SchedulerError when the scheduler cannot be reached or refuses."""
+
+    def submit(self, spec: JobSpec) -> Job:
+        """Hand over a job. Its folder exists; ``job.json`` is written there before anything starts."""
+
+    def poll(self, jobs: Sequence[Job]) -> Mapping[str, JobStatus]:
+        """State of each job by id, in one question whatever their number."""
+
+    def cancel(self, jobs: Sequence[Job]) -> None:
+        """End these jobs and all their processes. A job that ended already is left as it is."""
+
+    def close(self) -> None:
+        """Cancel what this object started and is still there. Called once, at the end."""

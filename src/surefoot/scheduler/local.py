@@ -1,0 +1,160 @@
+"""Ranks as processes of this machine, behind the interface that Slurm implements."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from surefoot.errors import EvidenceError, SchedulerError
+from surefoot.evidence import parse_json, parse_record
+from surefoot.files import write_atomic
+from surefoot.model.job import Job, JobDone, JobSpec, JobState, JobStatus
+from surefoot.scheduler.processes import is_alive
+
+_CANCEL_WAIT_S = 15.0
+
+
+class LocalScheduler:
+    """First come, first served, as many ranks at once as there are CPUs; an exclusive job runs alone.
+
+    Jobs are started by `poll`, so a job that nobody watches does not start: there is no daemon.
+    """
+
+    def __init__(self, cpus: int | None = None) -> None:
+        self._cpus = cpus or len(os.sched_getaffinity(0))
+        self._queue: list[Job] = []
+        self._running: dict[str, tuple[Job, subprocess.Popen[bytes]]] = {}
+        self._cancelled: set[str] = set()
+        self._lock = threading.RLock()
+
+    def submit(self, spec: JobSpec) -> Job:
+        if spec.nodes != 1:
+            raise SchedulerError(
+                f"job {spec.name!r} asks for {spec.nodes} nodes; the local scheduler has one",
+                next_action="use a ladder with `nodes: 1`, or a cluster file with a Slurm scheduler",
+            )
+        job = Job(id=f"{int(time.time()) % 10**6}{secrets.token_hex(2)}", spec=spec, submitted_at=time.time())
+        folder = Path(spec.folder)
+        write_atomic(folder / "request.json", json.dumps(spec.request, indent=1, allow_nan=False) + "\n")
+        write_atomic(folder / "job.json", json.dumps(job.canonical(), indent=1) + "\n")
+        with self._lock:
+            self._queue.append(job)
+        return job
+
+    def poll(self, jobs: Sequence[Job]) -> Mapping[str, JobStatus]:
+        with self._lock:
+            self._start_what_fits()
+            return {job.id: self._status(job) for job in jobs}
+
+    def cancel(self, jobs: Sequence[Job]) -> None:
+        with self._lock:
+            for job in jobs:
+                self._cancelled.add(job.id)
+                if job in self._queue:
+                    self._queue.remove(job)
+                elif job.id in self._running:
+                    with contextlib.suppress(ProcessLookupError):
+                        self._running[job.id][1].send_signal(signal.SIGTERM)
+            waiting = [self._running[job.id][1] for job in jobs if job.id in self._running]
+        deadline = time.monotonic() + _CANCEL_WAIT_S
+        for process in waiting:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.1, deadline - time.monotonic()))
+
+    def close(self) -> None:
+        with self._lock:
+            jobs = [*self._queue, *(job for job, _ in self._running.values())]
+        self.cancel(jobs)
+        with self._lock:
+            self._forget_ended()
+
+    def _forget_ended(self) -> None:
+        for identifier, (_, process) in list(self._running.items()):
+            if process.poll() is not None:
+                if process.stdin is not None:
+                    process.stdin.close()
+                del self._running[identifier]
+
+    def _start_what_fits(self) -> None:
+        self._forget_ended()
+        while self._queue:
+            running = [job.spec for job, _ in self._running.values()]
+            wanted = self._queue[0].spec
+            busy = sum(spec.world_size for spec in running)
+            alone = wanted.exclusive or any(spec.exclusive for spec in running)
+            if running and (alone or busy + wanted.world_size > self._cpus):
+                return
+            self._start(self._queue.pop(0))
+
+    def _start(self, job: Job) -> None:
+        argv = [sys.executable, "-m", "surefoot.scheduler.local_supervisor", job.spec.folder]
+        log = Path(job.spec.folder) / "supervisor.log"
+        try:
+            with log.open("ab") as output:
+                # The open pipe is the lifeline: it closes when this process ends, however it ends.
+                process = subprocess.Popen(
+                    argv, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True
+                )
+        except OSError as error:
+            raise SchedulerError(f"cannot start job {job.spec.name!r}: {error}") from error
+        self._running[job.id] = (job, process)
+
+    def _status(self, job: Job) -> JobStatus:
+        # Whether it runs is asked before done.json is looked for: it may end in between.
+        running = job.id in self._running and self._running[job.id][1].poll() is None
+        done = read_done(Path(job.spec.folder))
+        if done is not None:
+            return JobStatus(state=done.state, reason=done.reason, done=done)
+        if job in self._queue:
+            ahead = self._queue.index(job)
+            reason = f"{ahead} job(s) ahead of it" if ahead else "waits for CPUs that other jobs hold"
+            return JobStatus(state=JobState.PENDING, reason=reason)
+        if running:
+            return JobStatus(state=JobState.RUNNING)
+        if job.id in self._cancelled:
+            return JobStatus(state=JobState.CANCELLED, reason="cancelled")
+        return JobStatus(state=JobState.LOST, reason="its supervisor ended without writing done.json")
+
+
+def read_done(folder: Path) -> JobDone | None:
+    """``done.json`` of a job's folder; None while there is none. Raises SchedulerError when it is damaged."""
+    path = folder / "done.json"
+    try:
+        text = path.read_text()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise SchedulerError(f"cannot read {path}: {error}") from error
+    try:
+        return parse_record(JobDone, parse_json(text, file=str(path)), file=str(path))
+    except EvidenceError as error:
+        raise SchedulerError(str(error)) from error
+
+
+def reap(folder: Path, wait_s: float = _CANCEL_WAIT_S) -> bool:
+    """End a job that another, dead process submitted. True when nothing of it runs any more.
+
+    Its supervisor ends by itself when its lifeline is cut; this waits for that, and insists.
+    """
+    try:
+        supervisor = json.loads((folder / "supervisor.json").read_text())
+        pid, ticks = int(supervisor["pid"]), supervisor["start_ticks"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return True  # never started
+    deadline = time.monotonic() + wait_s
+    while is_alive(pid, ticks):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
