@@ -1,0 +1,101 @@
+"""The sweep's evidence as records, and figures computed from its times. Pure.
+
+The time of an iteration is that of its slowest rank; the time at a size is the median over
+iterations. Bandwidths follow `surefoot.benchmarks.collective_sizes`.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import Field
+
+from surefoot.benchmarks.collective_sizes import algbw_gb_s, busbw_factor, result_count
+from surefoot.benchmarks.device import Device
+from surefoot.errors import EvidenceError
+from surefoot.model.base import Record
+
+
+class Point(Record):
+    """One collective at one size, on one rank."""
+
+    collective: str
+    size_bytes: int = Field(ge=1)
+    times_us: tuple[float, ...]
+    block_us: float = Field(gt=0)
+    """Wall time around all iterations: more than it cannot have been measured."""
+    wrong: int = Field(ge=0)
+    checked: int = Field(ge=1)
+
+
+class Sweep(Record):
+    """What ``surefoot.node.collectives`` reports of one rank."""
+
+    rank: int
+    backend: str
+    world_size: int
+    device: Device
+    free_bytes: int = Field(gt=0)
+    cap_bytes: int = Field(gt=0)
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One collective at one size, over all ranks."""
+
+    collective: str
+    size_bytes: int
+    time_us: float
+    algbw_gb_s: float
+    busbw_gb_s: float
+
+
+def complete_points(
+    sweep: Sweep, asked: Mapping[str, Sequence[int]], iterations: int, file: str
+) -> dict[tuple[str, int], Point]:
+    """The points of one rank by collective and size: exactly those asked for that fit under the cap.
+
+    Raises EvidenceError where one is missing, doubled or not asked for, where the number of
+    iterations or of checked elements is not what was asked, or where a time cannot be.
+    """
+    wanted = [(name, size) for name, sizes in asked.items() for size in sizes if size <= sweep.cap_bytes]
+    found: dict[tuple[str, int], Point] = {}
+    for point in sweep.points:
+        key = (point.collective, point.size_bytes)
+        if key in found:
+            raise EvidenceError(f"{key[0]} at {key[1]} B stands twice", file=file)
+        if key not in wanted:
+            raise EvidenceError(f"{key[0]} at {key[1]} B was not asked for", file=file)
+        _refuse_impossible(point, sweep.world_size, iterations, file)
+        found[key] = point
+    for key in wanted:
+        if key not in found:
+            raise EvidenceError(f"{key[0]} at {key[1]} B is missing", file=file)
+    return found
+
+
+def _refuse_impossible(point: Point, world_size: int, iterations: int, file: str) -> None:
+    where = f"{point.collective} at {point.size_bytes} B"
+    if len(point.times_us) != iterations:
+        raise EvidenceError(f"{where}: {len(point.times_us)} times, {iterations} iterations were asked for", file=file)
+    if min(point.times_us) <= 0:
+        raise EvidenceError(f"{where}: a time of {min(point.times_us)} µs is none", file=file)
+    # Device events and the host's clock may differ by a little; a tenth and 100 µs is far above that.
+    if sum(point.times_us) > 1.1 * point.block_us + 100:
+        raise EvidenceError(f"{where}: iterations add up to more than the time around them", file=file)
+    checked = 2 * result_count(point.collective, point.size_bytes, world_size)
+    if point.checked != checked:
+        raise EvidenceError(
+            f"{where}: {point.checked} elements were checked, {checked} are twice its result", file=file
+        )
+
+
+def figure(collective: str, size_bytes: int, points: Sequence[Point], world_size: int) -> Figure:
+    """Time and bandwidths of one collective at one size from all ranks' times."""
+    slowest = [max(times) for times in zip(*(point.times_us for point in points), strict=True)]
+    time_us = statistics.median(slowest)
+    algbw = algbw_gb_s(size_bytes, time_us)
+    return Figure(collective, size_bytes, time_us, algbw, algbw * busbw_factor(collective, world_size))

@@ -1,0 +1,73 @@
+"""One DistributedDataParallel step with known weights and data. Needs torch.
+
+``request.json``: ``{"device", "backend", "init_timeout_s", "seed"}``. Weights, data and the values
+that must come out are defined in `surefoot.benchmarks.ddp_step`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from surefoot.benchmarks.ddp_step import LEARNING_RATE, batch, expected_step, weights
+from surefoot.node.group import device_facts, device_of, join, leave
+from surefoot.node.rank import Rank
+
+SUCCESS = "SUCCESS: DDP Multi-Node AllReduce Ring Complete!"
+"""Kept word for word: others' automation looks for it in the log. Surefoot's own judge does not."""
+
+
+def model_of(seed: int, device: torch.device) -> torch.nn.Linear:
+    """Linear(10, 10) with the weights of the seed."""
+    matrix, bias = weights(seed)
+    model = torch.nn.Linear(10, 10, device=device)
+    with torch.no_grad():
+        model.weight.copy_(torch.tensor(matrix))
+        model.bias.copy_(torch.tensor(bias))
+    return model
+
+
+def parameter_digest(model: torch.nn.Linear) -> str:
+    """sha256 (hex) over weight and bias, byte for byte."""
+    raw = b"".join(p.detach().cpu().contiguous().numpy().tobytes() for p in (model.weight, model.bias))
+    return hashlib.sha256(raw).hexdigest()
+
+
+def main() -> None:
+    """Forward, loss, backward (DDP averages gradients), all-reduce of the loss, one SGD step."""
+    rank = Rank.current("surefoot.node.ddp")
+    seed = rank.request["seed"]
+    device = device_of(rank)
+    join(rank, device)
+    model = model_of(seed, device)
+    wrapped = DistributedDataParallel(model, device_ids=[device.index] if device.type == "cuda" else None)
+    optimizer = torch.optim.SGD(wrapped.parameters(), lr=LEARNING_RATE)
+    inputs, targets = (torch.tensor(values, device=device) for values in batch(seed, rank.rank))
+    loss = torch.nn.functional.mse_loss(wrapped(inputs), targets)
+    loss.backward()
+    total = loss.detach().clone()
+    dist.all_reduce(total)
+    assert model.weight.grad is not None
+    assert model.bias.grad is not None
+    gradients = (model.weight.grad.cpu().tolist(), model.bias.grad.cpu().tolist())
+    optimizer.step()
+    data = {
+        "rank": rank.rank, "backend": dist.get_backend(), "world_size": dist.get_world_size(), "device": device_facts(device),
+        "parameter_device": str(model.weight.device), "loss": loss.item(), "loss_sum": total.item(),
+        "weight_gradient": gradients[0], "bias_gradient": gradients[1],
+        "weight_after": model.weight.detach().cpu().tolist(), "bias_after": model.bias.detach().cpu().tolist(),
+        "parameter_digest": parameter_digest(model),
+    }  # fmt: skip
+    leave()
+    print(f"rank {rank.rank}: loss {data['loss']:.6f}, sum over ranks {data['loss_sum']:.6f}, on {device}", flush=True)
+    if rank.rank == 0 and math.isclose(data["loss_sum"], expected_step(seed, rank.world_size).loss_sum, rel_tol=1e-5):
+        print(SUCCESS, flush=True)
+    rank.report(data)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,297 @@
+"""Collectives: ranks find each other, results are right at every size, and the speed is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from surefoot.benchmarks.collective_sizes import busbw_factor, sweep
+from surefoot.benchmarks.collectives import Figure, Point, Sweep, complete_points, figure
+from surefoot.benchmarks.device import device_problems
+from surefoot.errors import EvidenceError
+from surefoot.model.check import Check
+from surefoot.model.ladder import Collectives as CollectivesSpec
+from surefoot.model.measurement import Fingerprint, Measurement
+from surefoot.model.run import JobsStep, Judgement
+from surefoot.rungs.base import Asked, PlanContext, Rung, View, layout
+from surefoot.rungs.judging import RankData, Said, decide, said, shorten, unproved
+from surefoot.rungs.precheck import fingerprint_below
+from surefoot.units import format_size
+
+
+class RankSweep(Sweep, RankData):
+    """One rank's sweep, as data of its report."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All ranks' sweeps; `points[(collective, size)]` holds one point a rank, in order of rank."""
+
+    ranks: tuple[Said[RankSweep], ...]
+    points: dict[tuple[str, int], tuple[Point, ...]]
+    figures: dict[tuple[str, int], Figure]
+
+
+class Collectives(Rung[CollectivesSpec, Facts]):
+    """A sweep over sizes of every collective that the ladder names."""
+
+    name: ClassVar[str] = "collectives"
+    title: ClassVar[str] = "Collectives"
+    proves: ClassVar[str] = "All ranks communicate, every result is right at every size, and the bandwidth is measured."
+    uses: ClassVar[tuple[str, ...]] = ("cluster", "package")
+
+    def plan(self, context: PlanContext[CollectivesSpec]) -> Asked:
+        spec = context.spec
+        where = layout(context.cluster, spec, collective=True)
+        sweeps = {
+            name: sweep(name, spec.min_size, spec.max_size, spec.factor, where.world_size)
+            for name in dict.fromkeys(spec.collectives)
+        }
+        request: dict[str, Any] = {
+            "device": where.device,
+            "backend": where.backend,
+            "init_timeout_s": min(120.0, spec.time_limit_s / 2),
+            "sweeps": sweeps,
+            "warmup": spec.warmup,
+            "iterations": spec.iterations,
+        }
+        debug = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"} if where.device == "cuda" else {}
+        job = context.job("collectives", "surefoot.node.collectives", request, where, exclusive=True, env=debug)
+        expect = {
+            "world_size": where.world_size,
+            "device": where.device,
+            "backend": where.backend,
+            "sweeps": sweeps,
+            "iterations": spec.iterations,
+            "max_size": spec.max_size,
+            "min_busbw_gb_s": dict(spec.min_busbw_gb_s),
+        }
+        return Asked(steps=(JobsStep(jobs=(job,)),), expect=expect)
+
+    def read(self, view: View) -> Facts:
+        expect = view.expect
+        ranks = said(view.evidence, "collectives", RankSweep)
+        _agree(ranks, expect["world_size"])
+        each = [complete_points(r.data, expect["sweeps"], expect["iterations"], r.file) for r in ranks]
+        points = {key: tuple(rank[key] for rank in each) for key in each[0]}
+        figures = {key: figure(*key, row, expect["world_size"]) for key, row in points.items()}
+        return Facts(ranks=ranks, points=points, figures=figures)
+
+    def judge(self, facts: Facts, view: View) -> Judgement:
+        checks = [_world(facts, view), _devices(facts, view), _backend(facts, view)]
+        for name in view.expect["sweeps"]:
+            checks += [_correct(name, facts, view), _reached(name, facts, view)]
+        for name, floor in view.expect["min_busbw_gb_s"].items():
+            checks.append(_floor(name, float(floor), facts, view))
+        device = facts.ranks[0].data.device
+        fingerprint = fingerprint_below(
+            view,
+            backend=view.expect["backend"],
+            device=device.name or device.kind,
+            world_size=str(view.expect["world_size"]),
+            threads=str(device.threads),
+        )
+        return Judgement(
+            checks=tuple(checks),
+            measurements=_measurements(facts, fingerprint),
+            fingerprint=fingerprint,
+            summary=_summary(facts, view),
+            details=_details(facts, view),
+        )
+
+
+def _agree(ranks: tuple[Said[RankSweep], ...], world_size: int) -> None:
+    """Facts that every rank tells must be the same on all of them."""
+    cap = ranks[0].data.cap_bytes
+    for rank in ranks:
+        if rank.data.cap_bytes != cap:
+            raise EvidenceError(f"cap {rank.data.cap_bytes} B differs from rank 0's {cap} B", file=rank.file)
+        if rank.data.world_size != world_size:
+            raise EvidenceError(
+                f"its group had {rank.data.world_size} ranks, asked for were {world_size}", file=rank.file
+            )
+    # The ranks agreed on a quarter of the least free memory; anything else is not what they computed.
+    least = min(rank.data.free_bytes for rank in ranks) // 4
+    if cap != least:
+        raise EvidenceError(f"cap {cap} B is not a quarter of the least free memory ({least} B)", file=ranks[0].file)
+
+
+def _world(facts: Facts, view: View) -> Check:
+    wanted = view.expect["world_size"]
+    return decide(
+        "collectives.world_size",
+        f"{wanted} ranks formed one process group",
+        len(facts.ranks) == wanted >= 2,
+        expected=wanted,
+        actual=len(facts.ranks),
+        unit="ranks",
+        evidence=tuple(view.evidence.ref(r.file, text=f"world size {r.data.world_size}") for r in facts.ranks),
+        derivation="nodes × ranks_per_node; a world of one communicates with nobody",
+        next_action="set ranks_per_node or nodes so that there are two ranks or more",
+    )
+
+
+def _devices(facts: Facts, view: View) -> Check:
+    wanted = view.expect["device"]
+    problems = device_problems(
+        [(r.where, r.report.host, r.report.local_rank, r.data.device) for r in facts.ranks], wanted
+    )
+    return decide(
+        "collectives.devices",
+        "every rank used a GPU of its own" if wanted == "cuda" else "every rank used the CPU, as asked",
+        not problems,
+        expected=f"{len(facts.ranks)} × {wanted}",
+        actual=shorten(problems) or ", ".join(r.data.device.shown for r in facts.ranks),
+        evidence=tuple(view.evidence.ref(r.file, text=r.data.device.uuid or r.data.device.kind) for r in facts.ranks),
+        next_action="look at CUDA_VISIBLE_DEVICES and --gpus-per-task/--gpu-bind: each rank must see its node's GPUs",
+    )
+
+
+def _backend(facts: Facts, view: View) -> Check:
+    wanted = view.expect["backend"]
+    other = sorted({rank.data.backend for rank in facts.ranks} - {wanted})
+    return decide(
+        "collectives.backend",
+        f"every rank communicated over {wanted}",
+        not other,
+        expected=wanted,
+        actual=", ".join(other) or wanted,
+        evidence=tuple(view.evidence.ref(r.file, text=r.data.backend) for r in facts.ranks),
+        next_action="PyTorch fell back to another backend: see whether its build has NCCL",
+    )
+
+
+def _keys(name: str, facts: Facts) -> list[tuple[str, int]]:
+    return sorted(key for key in facts.points if key[0] == name)
+
+
+def _correct(name: str, facts: Facts, view: View) -> Check:
+    bad = [
+        (rank, key[1], point.wrong)
+        for key in _keys(name, facts)
+        for rank, point in zip(facts.ranks, facts.points[key], strict=True)
+        if point.wrong
+    ]
+    elements = sum(point.checked for key in _keys(name, facts) for point in facts.points[key])
+    where = [f"{count} wrong at {format_size(size)} on {rank.where}" for rank, size, count in bad]
+    references = tuple(
+        view.evidence.ref(r.file, text=next((w for w in where if r.where in w), "")) for r in facts.ranks
+    )
+    claim = f"every element of {name}'s results is right, on every rank at every size"
+    if not elements:
+        return unproved(
+            f"collectives.{name}.correct", claim, evidence=references, actual="no element was checked",
+            next_action="memory did not suffice for the smallest size: see the cap",
+        )  # fmt: skip
+    return decide(
+        f"collectives.{name}.correct",
+        claim,
+        not bad,
+        expected=0,
+        actual=shorten(where) or 0,
+        unit=f"of {elements} elements",
+        evidence=references,
+        derivation="known integers whose sums float32 holds exactly; checked before and after the timed iterations",
+        next_action="wrong data without an error: run it on each node alone, then in pairs; check ECC, PCIe replays, cables",
+    )
+
+
+def _reached(name: str, facts: Facts, view: View) -> Check:
+    largest = max(view.expect["sweeps"][name])
+    reached = max((size for _, size in _keys(name, facts)), default=0)
+    cap = facts.ranks[0].data.cap_bytes
+    shared: dict[str, Any] = {
+        "expected": largest,
+        "actual": reached,
+        "unit": "B",
+        "evidence": tuple(
+            view.evidence.ref(r.file, text=f"{name} up to {reached} B, cap {cap} B") for r in facts.ranks
+        ),
+        "derivation": f"max_size {format_size(view.expect['max_size'])} in whole parts for each rank",
+    }
+    identifier, claim = f"collectives.{name}.reached", f"{name} was measured up to {format_size(largest)}"
+    if reached == largest:
+        return decide(identifier, claim, True, **shared)
+    action = (
+        f"memory capped the sweep at {format_size(cap)} (a quarter of what is free): free memory, or lower max_size"
+    )
+    return unproved(identifier, claim, next_action=action, **shared)
+
+
+def _floor(name: str, floor: float, facts: Facts, view: View) -> Check:
+    largest = max(view.expect["sweeps"].get(name, [0]))
+    found = facts.figures.get((name, largest))
+    identifier = f"collectives.{name}.busbw"
+    claim = f"{name} carries {floor:g} GB/s bus bandwidth or more at {format_size(largest)}"
+    references = tuple(view.evidence.ref(r.file) for r in facts.ranks)
+    if found is None:
+        return unproved(
+            identifier, claim, expected=floor, actual=None, unit="GB/s", evidence=references,
+            next_action=f"it was not measured there: name {name} in `collectives`, or see the cap",
+        )  # fmt: skip
+    return decide(
+        identifier,
+        claim,
+        found.busbw_gb_s >= floor,
+        expected=floor,
+        actual=round(found.busbw_gb_s, 3),
+        unit="GB/s",
+        evidence=references,
+        derivation=(
+            f"floor: min_busbw_gb_s of the ladder; measured: {found.size_bytes} B / {found.time_us:.1f} µs "
+            f"× {busbw_factor(name, view.expect['world_size']):g}"
+        ),
+        next_action="look in the log for NET/Socket (a TCP fallback) and for a missing rail; compare with the last good run",
+    )
+
+
+def _measurements(facts: Facts, fingerprint: Fingerprint) -> tuple[Measurement, ...]:
+    rows = []
+    digest, world = fingerprint.content_digest(), len(facts.ranks)
+    for (name, size), row in facts.figures.items():
+        for metric, value, unit in (
+            ("time", row.time_us, "us"),
+            ("algbw", row.algbw_gb_s, "GB/s"),
+            ("busbw", row.busbw_gb_s, "GB/s"),
+        ):
+            rows.append(
+                Measurement(
+                    metric=metric, value=value, unit=unit, labels={"collective": name}, size_bytes=size,
+                    world_size=world, fingerprint=digest,
+                )
+            )  # fmt: skip
+    return tuple(rows)
+
+
+def _details(facts: Facts, view: View) -> dict[str, Any]:
+    """Curves for the report. A size that was asked for and not measured stands there as None."""
+    curves = {}
+    for name, sizes in view.expect["sweeps"].items():
+        rows = []
+        for size in sizes:
+            row = facts.figures.get((name, size))
+            rows.append(
+                {
+                    "size_bytes": size,
+                    "time_us": row.time_us if row else None,
+                    "algbw_gb_s": row.algbw_gb_s if row else None,
+                    "busbw_gb_s": row.busbw_gb_s if row else None,
+                }
+            )
+        curves[name] = rows
+    devices = [{"rank": r.rank, "host": r.report.host, "device": r.data.device.canonical()} for r in facts.ranks]
+    return {"curves": curves, "cap_bytes": facts.ranks[0].data.cap_bytes, "devices": devices}
+
+
+def _summary(facts: Facts, view: View) -> str:
+    """The first collective: bandwidth at the largest size, and the shortest time at any size."""
+    name = next(iter(view.expect["sweeps"]))
+    keys = _keys(name, facts)
+    if not keys:
+        return "nothing was measured"
+    top, floor_us = facts.figures[keys[-1]], min(facts.figures[key].time_us for key in keys)
+    speed = f"{top.busbw_gb_s:.3g} GB/s at {format_size(top.size_bytes)}"
+    return f"{name} {speed}, floor {floor_us:.0f} µs, {len(facts.ranks)} ranks over {view.expect['backend']}"
+
+
+RUNG = Collectives()

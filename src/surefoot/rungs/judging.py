@@ -1,0 +1,133 @@
+"""What rungs share when they read and judge: reports of ranks that fit their job, and checks in one line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from surefoot.errors import EvidenceError
+from surefoot.evidence import EvidenceSet, RankReport, parse_record
+from surefoot.model.base import Record
+from surefoot.model.check import Check, Evidence, Value
+from surefoot.model.job import Job, JobDone
+from surefoot.model.status import Status
+
+D = TypeVar("D", bound=Record)
+
+CLOCK_SLACK_S = 60.0
+"""Clocks of two machines may differ by this much before times of one and the other contradict."""
+
+
+@dataclass(frozen=True)
+class Said(Generic[D]):
+    """One rank's report, with its data as the record that its program promises."""
+
+    report: RankReport
+    data: D
+    file: str
+
+    @property
+    def rank(self) -> int:
+        return self.report.rank
+
+    @property
+    def where(self) -> str:
+        """``rank 1 on node-b``: how a check names it."""
+        return f"rank {self.report.rank} on {self.report.host}"
+
+
+class RankData(Record):
+    """What every program's data begins with: the rank that wrote it, so that swapped data shows."""
+
+    rank: int
+
+
+R = TypeVar("R", bound=RankData)
+
+
+def said(evidence: EvidenceSet, job: str, kind: type[R]) -> tuple[Said[R], ...]:
+    """Reports of all ranks of `job`, in order of rank, each cross-checked with the job's own files.
+
+    Raises EvidenceError where a report is missing, malformed, another rank's or another job's, or
+    where its times do not fit between submission and end of the job.
+    """
+    reports = evidence.ranks(job)
+    submitted = evidence.record(Job, f"raw/{job}/job.json")
+    done_file = f"raw/{job}/done.json"
+    done = evidence.record(JobDone, done_file)
+    if submitted.spec != evidence.job(job):
+        raise EvidenceError("is not the job that the plan asked for", file=f"raw/{job}/job.json")
+    if not submitted.submitted_at - CLOCK_SLACK_S <= done.started_at <= done.ended_at:
+        raise EvidenceError("the job's times contradict: submitted ≤ started ≤ ended does not hold", file=done_file)
+    found = []
+    for report in reports:
+        file = evidence.rank_file(job, report.rank)
+        if report.job_id != submitted.id:
+            raise EvidenceError(f"is of job id {report.job_id}, not {submitted.id}", file=file)
+        if report.pid < 1 or not report.host:
+            raise EvidenceError(f"host {report.host!r}, pid {report.pid}: no such process", file=file)
+        earliest, latest = done.started_at - CLOCK_SLACK_S, done.ended_at + CLOCK_SLACK_S
+        if not earliest <= report.started_at <= report.ended_at <= latest:
+            raise EvidenceError("the rank's times lie outside its job's", file=file)
+        data = parse_record(kind, report.data, file=file)
+        if data.rank != report.rank:
+            raise EvidenceError(f"holds the data of rank {data.rank}", file=file)
+        found.append(Said(report=report, data=data, file=file))
+    return tuple(found)
+
+
+def decide(
+    identifier: str,
+    claim: str,
+    ok: bool,
+    *,
+    evidence: tuple[Evidence, ...],
+    expected: Value = None,
+    actual: Value = None,
+    unit: str = "",
+    derivation: str = "",
+    next_action: str = "",
+) -> Check:
+    """A check that PASSED when `ok`, else FAILED. `next_action` is kept only where it is needed."""
+    return Check(
+        id=identifier,
+        claim=claim,
+        status=Status.PASSED if ok else Status.FAILED,
+        expected=expected,
+        actual=actual,
+        unit=unit,
+        evidence=evidence,
+        derivation=derivation,
+        next_action="" if ok else next_action,
+    )
+
+
+def unproved(
+    identifier: str,
+    claim: str,
+    *,
+    evidence: tuple[Evidence, ...],
+    expected: Value = None,
+    actual: Value = None,
+    unit: str = "",
+    derivation: str = "",
+    next_action: str = "",
+) -> Check:
+    """A check that the evidence does not settle: INCONCLUSIVE."""
+    return Check(
+        id=identifier,
+        claim=claim,
+        status=Status.INCONCLUSIVE,
+        expected=expected,
+        actual=actual,
+        unit=unit,
+        evidence=evidence,
+        derivation=derivation,
+        next_action=next_action,
+    )
+
+
+def shorten(items: list[str], most: int = 4) -> str:
+    """``a; b; c and 3 more``; empty for none."""
+    more = f" and {len(items) - most} more" if len(items) > most else ""
+    return "; ".join(items[:most]) + more

@@ -1,0 +1,321 @@
+"""Pre-check: every node has what the cluster file says, required against found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from surefoot.benchmarks.node_facts import NodeFacts, TextFact
+from surefoot.evidence import EvidenceSet
+from surefoot.model.check import Check
+from surefoot.model.cluster import Cluster, NodeGroup
+from surefoot.model.ladder import Precheck as PrecheckSpec
+from surefoot.model.measurement import Fingerprint
+from surefoot.model.run import JobsStep, Judgement
+from surefoot.model.status import Status
+from surefoot.rungs.base import Asked, Layout, PlanContext, Rung, View
+from surefoot.rungs.judging import RankData, Said, decide, said, unproved
+from surefoot.units import GIB, format_size
+from surefoot.versions import at_least, same
+
+_KEYS = {"cpus": "min_cpus", "memory": "min_memory_gib", "disk": "min_free_disk_gib"}
+
+
+class Probed(RankData):
+    """What ``surefoot.node.probe`` reports."""
+
+    root: str
+    facts: NodeFacts
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node's report and the group that it was compared with."""
+
+    said: Said[Probed]
+    group: NodeGroup
+
+    @property
+    def facts(self) -> NodeFacts:
+        return self.said.data.facts
+
+
+class Precheck(Rung[PrecheckSpec, tuple[Said[Probed], ...]]):
+    """One probe a node."""
+
+    name: ClassVar[str] = "precheck"
+    title: ClassVar[str] = "Pre-check"
+    proves: ClassVar[str] = "Every node has the CPUs, memory, disk, GPUs and software that the cluster file declares."
+    uses: ClassVar[tuple[str, ...]] = ("cluster", "package")
+
+    def plan(self, context: PlanContext[PrecheckSpec]) -> Asked:
+        root = str(context.root.root)
+        job = context.job("precheck", "surefoot.node.probe", {"root": root}, Layout(context.spec.nodes, 1, "cpu"))
+        # The probe counts GPUs, and a job sees those that it asked for.
+        job = job.model_copy(update={"gpus_per_node": context.cluster.gpus_per_node})
+        return Asked(steps=(JobsStep(jobs=(job,)),), expect={"nodes": context.spec.nodes, "root": root})
+
+    def read(self, view: View) -> tuple[Said[Probed], ...]:
+        return said(view.evidence, "precheck", Probed)
+
+    def judge(self, facts: tuple[Said[Probed], ...], view: View) -> Judgement:
+        cluster = view.inputs.cluster
+        nodes = [_fitting(node, cluster, view) for node in facts]
+        checks = [_distinct(facts, view)]
+        for node in nodes:
+            checks += _node_checks(node, cluster, view)
+        return Judgement(
+            checks=tuple(checks),
+            fingerprint=fingerprint(facts),
+            summary=_summary(facts),
+            details={"nodes": [_row(node) for node in nodes]},
+        )
+
+
+def fingerprint_of(evidence: EvidenceSet) -> Fingerprint:
+    """The fingerprint that a pre-check's evidence holds. Raises EvidenceError."""
+    return fingerprint(said(evidence, "precheck", Probed))
+
+
+def fingerprint_below(view: View, **more: str) -> Fingerprint:
+    """What a measuring rung's figures were taken on: the pre-check's facts where it passed, and `more`."""
+    below = fingerprint_of(view.needs["precheck"]).facts if "precheck" in view.needs else {}
+    return Fingerprint(facts={**below, **more})
+
+
+def fingerprint(nodes: tuple[Said[Probed], ...]) -> Fingerprint:
+    """Facts over all nodes; where nodes differ, every value that occurs."""
+    readers: dict[str, Callable[[NodeFacts], str]] = {
+        "gpu": _gpus,
+        "driver": lambda f: f.driver.shown,
+        "cuda": lambda f: f.cuda.shown,
+        "nccl": lambda f: f.nccl.shown,
+        "torch": lambda f: f.torch.shown,
+        "kernel": lambda f: f.kernel.shown,
+        "cpu": lambda f: f.cpu.shown,
+        "cpus": lambda f: str(f.cpus.value),
+        "python": lambda f: f.python.shown,
+        "os": lambda f: f.os.shown,
+        "machine": lambda f: f.machine.shown,
+    }
+    all_facts = [node.data.facts for node in nodes]
+    values = {name: " | ".join(sorted({read(f) for f in all_facts})) for name, read in readers.items()}
+    return Fingerprint(facts={**values, "nodes": str(len(nodes))})
+
+
+def _gpus(facts: NodeFacts) -> str:
+    counts = Counter(facts.gpu_names)
+    return ", ".join(f"{count} × {name}" for name, count in sorted(counts.items())) or "none"
+
+
+def _summary(nodes: tuple[Said[Probed], ...]) -> str:
+    first = nodes[0].data.facts
+    size = format_size(round(first.memory / GIB) * GIB) if first.memory else "?"
+    gpu = _gpus(first)
+    return f"{len(nodes)} node{'s' if len(nodes) > 1 else ''}: {first.cpus.value} CPUs, {size}, GPU {gpu}, torch {first.torch.shown}"
+
+
+def _distinct(nodes: tuple[Said[Probed], ...], view: View) -> Check:
+    hosts = {node.report.host for node in nodes}
+    wanted = view.expect["nodes"]
+    return decide(
+        "precheck.nodes",
+        f"{wanted} different node(s) answered",
+        len(hosts) == len(nodes) == wanted,
+        expected=wanted,
+        actual=len(hosts),
+        unit="nodes",
+        evidence=tuple(view.evidence.ref(node.file, text=node.report.host) for node in nodes),
+        next_action="two probes ran on one node: look at the scheduler rung and at nodes that are down",
+    )
+
+
+def _fitting(node: Said[Probed], cluster: Cluster, view: View) -> Node:
+    """The group whose demands the node meets best, in the file's order. One group: that group."""
+    candidates = [Node(node, group) for group in cluster.node_groups]
+    if len(candidates) == 1:
+        return candidates[0]
+
+    def unmet(candidate: Node) -> int:
+        return sum(check.status is not Status.PASSED for check in _node_checks(candidate, cluster, view))
+
+    return min(candidates, key=unmet)
+
+
+def _node_checks(node: Node, cluster: Cluster, view: View) -> list[Check]:
+    facts, group, software = node.facts, node.group, cluster.software
+    checks = [
+        _floor(node, view, "cpus", facts.cpus.value, least=group.min_cpus, unit="CPUs"),
+        _floor(node, view, "memory", _gib(facts.memory), least=group.min_memory_gib, unit="GiB"),
+        _floor(node, view, "disk", _gib(facts.disk_free.value), least=group.min_free_disk_gib, unit="GiB"),
+    ]
+    if node.said.data.root != view.expect["root"]:
+        checks.append(_wrong_root(node, view))
+    if software.python:
+        checks.append(_version(node, view, "python", facts.python, _Wanted(software.python, at_least, "≥ ")))
+    if software.torch:
+        checks.append(_version(node, view, "torch", facts.torch, _Wanted(software.torch, at_least, "≥ ")))
+    if software.driver:
+        checks.append(_version(node, view, "driver", facts.driver, _Wanted(software.driver, str.__eq__, "")))
+    if software.cuda:
+        checks.append(_version(node, view, "cuda", facts.cuda, _Wanted(software.cuda, same, "")))
+    if software.nccl:
+        checks.append(_version(node, view, "nccl", facts.nccl, _Wanted(software.nccl, same, "")))
+    if isinstance(group.gpus_per_node, int) and group.gpus_per_node > 0:
+        checks += _gpu_checks(node, group.gpus_per_node, view)
+    return checks
+
+
+def _gib(size_bytes: int | None) -> float | None:
+    return None if size_bytes is None else round(size_bytes / GIB, 2)
+
+
+def _floor(node: Node, view: View, name: str, found: float | None, *, least: float, unit: str) -> Check:
+    key = f"node_groups.{node.group.name}.{_KEYS[name]}"
+    identifier = f"precheck.node{node.said.rank}.{name}"
+    claim = f"{node.said.report.host} has at least {least:g} {unit} ({name}) for a job"
+    if found is None:
+        fact = {"cpus": node.facts.cpus, "memory": node.facts.memory_total, "disk": node.facts.disk_free}[name]
+        reference = view.evidence.ref(node.said.file, text=f"{name}: {fact.unknown}")
+        return unproved(
+            identifier, claim, expected=least, actual=f"unknown: {fact.unknown}", unit=unit, evidence=(reference,),
+            next_action="find out on the node why this fact cannot be read",
+        )  # fmt: skip
+    return decide(
+        identifier,
+        claim,
+        found >= least,
+        expected=least,
+        actual=found,
+        unit=unit,
+        evidence=(view.evidence.ref(node.said.file, text=f"{name}: {found:g} {unit}"),),
+        derivation=f"{key} of the cluster file",
+        next_action=f"free or add {name} on {node.said.report.host}, raise the job's limit, or correct {key}",
+    )
+
+
+def _wrong_root(node: Node, view: View) -> Check:
+    return decide(
+        f"precheck.node{node.said.rank}.root",
+        "free disk was measured below the shared root",
+        False,
+        expected=view.expect["root"],
+        actual=node.said.data.root,
+        evidence=(view.evidence.ref(node.said.file, text=node.said.data.root),),
+        next_action="this report is not the answer to what was asked: run the rung again",
+    )
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """A version that the cluster file claims, and what counts as having it."""
+
+    version: str
+    fits: Callable[[str, str], bool]
+    sign: str
+
+    @property
+    def shown(self) -> str:
+        return f"{self.sign}{self.version}"
+
+
+def _version(node: Node, view: View, name: str, fact: TextFact, wanted: _Wanted) -> Check:
+    identifier = f"precheck.node{node.said.rank}.{name}"
+    claim = f"{node.said.report.host} has {name} {wanted.shown}"
+    reference = view.evidence.ref(node.said.file, text=f"{name}: {fact.shown}")
+    if fact.unknown is not None:
+        return unproved(
+            identifier, claim, expected=wanted.shown, actual=fact.shown, evidence=(reference,),
+            next_action=f"make {name} importable for the interpreter on the node, or remove software.{name}",
+        )  # fmt: skip
+    return decide(
+        identifier,
+        claim,
+        fact.value is not None and wanted.fits(fact.value, wanted.version),
+        expected=wanted.shown,
+        actual=fact.shown,
+        evidence=(reference,),
+        derivation=f"software.{name} of the cluster file",
+        next_action=f"install {name} {wanted.shown} there, or correct software.{name} after accepting the change",
+    )
+
+
+def _gpu_checks(node: Node, wanted: int, view: View) -> list[Check]:
+    facts, host, number = node.facts, node.said.report.host, node.said.rank
+    claim = f"PyTorch can use {wanted} distinct GPU(s) on {host}"
+    usable = facts.torch_gpus.value
+    if usable is None:
+        reference = view.evidence.ref(node.said.file, text=f"torch_gpus: {facts.torch_gpus.unknown}")
+        checks = [
+            unproved(
+                f"precheck.node{number}.gpus", claim, expected=wanted, actual=f"unknown: {facts.torch_gpus.unknown}",
+                evidence=(reference,), next_action="make torch importable for the interpreter on the node",
+            )
+        ]  # fmt: skip
+    else:
+        distinct = len({gpu.uuid for gpu in usable})
+        checks = [
+            decide(
+                f"precheck.node{number}.gpus",
+                claim,
+                distinct == len(usable) >= wanted,
+                expected=wanted,
+                actual=distinct,
+                unit="GPUs",
+                evidence=(view.evidence.ref(node.said.file, text=f"torch_gpus: {distinct}"),),
+                derivation=f"node_groups.{node.group.name}.gpus_per_node of the cluster file",
+                next_action=f"on {host}: nvidia-smi, dmesg | grep -i xid; a GPU that fell off the bus needs a reset or a drain",
+            )
+        ]
+    checks.append(_driver_loaded(node, view))
+    if node.group.gpu_model:
+        names = [gpu.name for gpu in usable or ()]
+        other = sorted({name for name in names if node.group.gpu_model not in name})
+        checks.append(
+            decide(
+                f"precheck.node{number}.gpu_model",
+                f"every GPU on {host} is a {node.group.gpu_model}",
+                bool(names) and not other,
+                expected=node.group.gpu_model,
+                actual=", ".join(other or sorted(set(names))) or "no GPU",
+                evidence=(view.evidence.ref(node.said.file, text=", ".join(names)),),
+                derivation=f"node_groups.{node.group.name}.gpu_model of the cluster file",
+                next_action="put the node into the group that it belongs to",
+            )
+        )
+    return checks
+
+
+def _driver_loaded(node: Node, view: View) -> Check:
+    fact = node.facts.driver
+    identifier, claim = (
+        f"precheck.node{node.said.rank}.driver_loaded",
+        f"{node.said.report.host} has its GPU driver loaded",
+    )
+    reference = view.evidence.ref(node.said.file, text=f"driver: {fact.shown}")
+    if fact.unknown is not None:
+        return unproved(
+            identifier, claim, actual=fact.shown, evidence=(reference,), next_action="read /proc/driver/nvidia/version"
+        )
+    return decide(
+        identifier, claim, fact.value is not None, expected="a version", actual=fact.shown, evidence=(reference,),
+        next_action="modprobe nvidia; dkms status: the module may be missing for the running kernel",
+    )  # fmt: skip
+
+
+def _row(node: Node) -> dict[str, Any]:
+    facts = node.facts
+    known = {"node": node.said.report.host, "group": node.group.name, "gpu": _gpus(facts)}
+    texts = ("cpu", "os", "kernel", "machine", "python", "driver", "torch", "cuda", "nccl")
+    sizes = ("memory_total", "memory_available", "memory_limit", "disk_free")
+    counts = ("cpus", "cpus_online", "memlock", "nofile")
+    rows: dict[str, Any] = {name: getattr(facts, name).shown for name in texts}
+    for name in sizes:
+        value = getattr(facts, name).value
+        rows[name] = None if value is None else format_size(value)
+    return {**known, **rows, **{name: getattr(facts, name).value for name in counts}}
+
+
+RUNG = Precheck()
