@@ -15,17 +15,21 @@ from surefoot.evaluation.records import (
     merge_parts,
     read_answers,
 )
-from surefoot.evidence import EvidenceSet, RankReport, parse_record
+from surefoot.evidence import EvidenceSet, RankReport
 from surefoot.files import tree_digest
 from surefoot.model.check import Evidence
-from surefoot.model.job import Job
 from surefoot.model.score import AnswerSet, Task
+from surefoot.rungs.judging import RankData, said
 
 # Reading the staged prompt set as it was written: one format, one parser (pure, no torch).
 from surefoot.training.tasks import TASKS_FILE, parse_tasks
 
 JOB = "evaluate"
 TASKS = f"raw/{JOB}/{TASKS_FILE}"
+
+
+class RankEvaluation(RankData, EvaluationReport):
+    """What ``surefoot.evaluation.run`` reports from each rank."""
 
 
 @dataclass(frozen=True)
@@ -63,19 +67,9 @@ def read_evidence(evidence: EvidenceSet) -> EvaluateFacts:
     Raises EvidenceError where a file is missing, incomplete, of another run, or not the bytes that
     its rank says it wrote.
     """
-    ranks = evidence.ranks(JOB)
-    reports = tuple(
-        parse_record(EvaluationReport, report.data, file=evidence.rank_file(JOB, report.rank)) for report in ranks
-    )
-    submitted = evidence.record(Job, f"raw/{JOB}/job.json")
-    if submitted.spec != evidence.job(JOB):
-        raise EvidenceError("is not the job that the plan asked for", file=f"raw/{JOB}/job.json")
+    found = said(evidence, JOB, RankEvaluation)
+    ranks, reports = tuple(rank.report for rank in found), tuple(rank.data for rank in found)
     for rank, report in enumerate(reports):
-        file = evidence.rank_file(JOB, rank)
-        if report.rank != rank:
-            raise EvidenceError(f"holds the data of rank {report.rank}", file=file)
-        if ranks[rank].job_id != submitted.id:
-            raise EvidenceError(f"is of job id {ranks[rank].job_id}, not {submitted.id}", file=file)
         _files_are_as_written(evidence, rank, report)
     tasks_name = f"raw/{JOB}/{TASKS_FILE}"
     tasks_blob = evidence.blob(tasks_name)

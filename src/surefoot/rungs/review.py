@@ -9,9 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from surefoot.errors import EvidenceError
-from surefoot.evidence import EvidenceSet, parse_record
-from surefoot.files import tree_digest
 from surefoot.model.check import Check, Evidence
 from surefoot.model.ladder import Review
 from surefoot.model.run import Judgement
@@ -21,16 +18,15 @@ from surefoot.rungs.base import Asked, PlanContext, Rung, View
 from surefoot.rungs.cache import staged_assets
 from surefoot.rungs.evaluate_evidence import JOB, TASKS, EvaluateFacts, need, read_evidence
 from surefoot.rungs.evaluate_view import report_details
-from surefoot.rungs.finetune import adapter_of
+from surefoot.rungs.finetune import adapter_of, read_log
+from surefoot.rungs.finetune_facts import JOB as TRAIN
+from surefoot.rungs.finetune_facts import LOG, RankTrain
 from surefoot.rungs.gate import answer_refs, verdict_on
+from surefoot.rungs.judging import Said, said
 from surefoot.rungs.review_proposal import proposals
 from surefoot.training.assets import StagedAssets
 
-# The training log's records (pure): one definition for the writer and for this reader.
-from surefoot.training.train_log import ADAPTER_FOLDER, LOG_FILE, TrainHeader, TrainReport, TrainStep
-
 BELOW = ("cache", "finetune", "evaluate", "gate")
-TRAIN_PROGRAM = "surefoot.training.train"
 
 
 @dataclass(frozen=True)
@@ -38,9 +34,9 @@ class ReviewFacts:
     """One candidate's whole chain, each link read from the evidence of its own rung."""
 
     assets: StagedAssets
-    train_job: str
-    train: tuple[TrainReport, ...]
-    header: TrainHeader
+    train: tuple[Said[RankTrain], ...]
+    recipe_digest: str
+    """As the training log's header names it."""
     losses: tuple[float, ...]
     adapter_digest: str
     """Of the adapter's files as they lie in the fine-tune's evidence, computed now."""
@@ -67,18 +63,13 @@ class ReviewRung(Rung[Review, ReviewFacts]):
         """Each link from its own evidence. Raises EvidenceError."""
         finetune = need(view.needs, "finetune")
         evaluation = read_evidence(need(view.needs, "evaluate"))
-        job = train_job(finetune)
-        header, losses = read_losses(finetune, job)
+        log = read_log(finetune)
         return ReviewFacts(
             assets=staged_assets(need(view.needs, "cache")),
-            train_job=job,
-            train=tuple(
-                parse_record(TrainReport, report.data, file=finetune.rank_file(job, report.rank))
-                for report in finetune.ranks(job)
-            ),
-            header=header,
-            losses=losses,
-            adapter_digest=adapter_files_digest(finetune, job),
+            train=said(finetune, TRAIN, RankTrain),
+            recipe_digest=log.header.recipe_digest,
+            losses=tuple(step.loss for step in log.steps),
+            adapter_digest=adapter_of(finetune).digest,
             evaluation=evaluation,
             verdict=verdict_on(evaluation, view),
         )
@@ -113,35 +104,6 @@ class ReviewRung(Rung[Review, ReviewFacts]):
         )
 
 
-def train_job(finetune: EvidenceSet) -> str:
-    """Name of the job that trained. Raises EvidenceError unless there is exactly one."""
-    jobs = [spec.name for spec in finetune.plan.jobs if spec.argv[-1] == TRAIN_PROGRAM]
-    if len(jobs) != 1:
-        raise EvidenceError(f"{len(jobs)} jobs of the fine-tune trained, one is expected", file="plan.json")
-    return jobs[0]
-
-
-def read_losses(finetune: EvidenceSet, job: str) -> tuple[TrainHeader, tuple[float, ...]]:
-    """Header and loss of every step of the training log. Raises EvidenceError where steps are missing."""
-    name = f"raw/{job}/{LOG_FILE}"
-    (number, first), *rest = finetune.json_lines(name)
-    header = parse_record(TrainHeader, first, file=name, line=number)
-    rows = [(line, row) for line, row in rest if isinstance(row, dict) and row.get("kind") == "step"]
-    steps = [parse_record(TrainStep, row, file=name, line=line) for line, row in rows]
-    if [step.step for step in steps] != list(range(1, header.steps + 1)):
-        raise EvidenceError(f"{len(steps)} steps, or out of order; the header says {header.steps}", file=name)
-    return header, tuple(step.loss for step in steps)
-
-
-def adapter_files_digest(finetune: EvidenceSet, job: str) -> str:
-    """Tree digest of the adapter's files in the evidence. Raises EvidenceError when there are none."""
-    folder = f"raw/{job}/{ADAPTER_FOLDER}"
-    files = {blob.name.removeprefix(f"{folder}/"): blob.sha256 for blob in finetune.under(folder)}
-    if not files:
-        raise EvidenceError("the adapter is missing", file=folder)
-    return tree_digest(files)
-
-
 def lineage(facts: ReviewFacts, view: View) -> dict[str, Any]:
     """Every digest that the decision stands on."""
     assets, evaluation = facts.assets, facts.evaluation
@@ -153,7 +115,7 @@ def lineage(facts: ReviewFacts, view: View) -> dict[str, Any]:
         "evaluate": {"source": assets.evaluate.source, "digest": assets.evaluate.digest, "rows": assets.evaluate.rows},
         "recipe": {"name": view.inputs.recipe.name, "digest": view.inputs.recipe.content_digest()},
         "package": {"digest": view.inputs.package_digest},
-        "adapter": {"digest": facts.adapter_digest, "parameters": facts.train[0].trainable_parameters},
+        "adapter": {"digest": facts.adapter_digest, "parameters": facts.train[0].data.trainable_parameters},
         "answers": {
             ref.file: evaluated.blob(name).sha256
             for name in (f"raw/{JOB}/{file}" for report in evaluation.reports for file in sorted(report.files))
@@ -187,8 +149,7 @@ def _chain(identifier: str, claim: str, links: dict[str, str], refs: tuple[Evide
 
 
 def _train_refs(facts: ReviewFacts, view: View) -> tuple[Evidence, ...]:
-    finetune = need(view.needs, "finetune")
-    return tuple(finetune.ref(finetune.rank_file(facts.train_job, rank)) for rank in range(len(facts.train)))
+    return tuple(need(view.needs, "finetune").ref(rank.file) for rank in facts.train)
 
 
 def _eval_refs(facts: ReviewFacts, view: View) -> tuple[Evidence, ...]:
@@ -223,7 +184,7 @@ def _one_run(view: View) -> Check:
 
 def _base(facts: ReviewFacts, view: View) -> Check:
     links = {"staged": facts.assets.base.digest}
-    links |= {f"trained on by rank {rank}": report.base_digest for rank, report in enumerate(facts.train)}
+    links |= {f"trained on by {rank.where}": rank.data.base_digest for rank in facts.train}
     links |= {f"evaluated by rank {r}": report.base_digest for r, report in enumerate(facts.evaluation.reports)}
     links["base's answers"] = facts.evaluation.answers["base"].header.model_digest
     refs = (*_train_refs(facts, view), *_eval_refs(facts, view))
@@ -233,7 +194,7 @@ def _base(facts: ReviewFacts, view: View) -> Check:
 def _data(facts: ReviewFacts, view: View) -> Check:
     train, held_out = facts.assets.train.digest, facts.assets.evaluate.digest
     links = {"training data staged": train}
-    links |= {f"trained on by rank {rank}": report.data_digest for rank, report in enumerate(facts.train)}
+    links |= {f"trained on by {rank.where}": rank.data.data_digest for rank in facts.train}
     check = _chain(
         "data", "trained on the staged data, judged on the staged held-out set", links, _train_refs(facts, view)
     )
@@ -256,15 +217,14 @@ def _data(facts: ReviewFacts, view: View) -> Check:
 
 
 def _recipe(facts: ReviewFacts, view: View) -> Check:
-    log = need(view.needs, "finetune").ref(f"raw/{facts.train_job}/{LOG_FILE}", line=1)
-    links = {"this run's recipe": view.inputs.recipe.content_digest(), "training log": facts.header.recipe_digest}
+    log = need(view.needs, "finetune").ref(LOG, line=1)
+    links = {"this run's recipe": view.inputs.recipe.content_digest(), "training log": facts.recipe_digest}
     return _chain("recipe", "trained by this run's recipe", links, (log,))
 
 
 def _adapter(facts: ReviewFacts, view: View) -> Check:
     links = {"files in the evidence": facts.adapter_digest}
-    links["fine-tune's account"] = adapter_of(need(view.needs, "finetune")).digest
-    links |= {f"saved, as rank {rank} reads it": report.adapter_digest for rank, report in enumerate(facts.train)}
+    links |= {f"saved, as {rank.where} reads it": rank.data.adapter_digest for rank in facts.train}
     links |= {f"evaluated by rank {r}": report.adapter_digest for r, report in enumerate(facts.evaluation.reports)}
     links["adapter's answers"] = facts.evaluation.answers["adapter"].header.model_digest
     links["verdict"] = facts.verdict.adapter_digest
