@@ -180,7 +180,7 @@ def main(rank: Rank) -> None:
         print(f"{name}: {asset.source} {asset.state} at {asset.path}", flush=True)
     if staged.dropped:
         print(f"left out of training, their prompt is in the evaluation: {', '.join(staged.dropped)}", flush=True)
-    rank.report(staged.canonical())
+    rank.report({"rank": rank.rank, **staged.canonical()})
 
 
 if __name__ == "__main__":

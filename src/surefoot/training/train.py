@@ -403,7 +403,7 @@ def main(rank: Rank) -> None:
             lora.save_adapter(training.model, rank.folder / ADAPTER_FOLDER)
         dist.barrier()
         report = report_of(rank, training, base_digest, data_digest)
-        rank.report(report.canonical())
+        rank.report({"rank": rank.rank, **report.canonical()})
     finally:
         dist.destroy_process_group()
 

@@ -57,7 +57,9 @@ def main(rank: Rank) -> None:
     keys: dict[str, list[tuple[str, str]]] = {}
     for name, kind in KINDS.items():
         folder = Path(staged[name]["path"])
-        seen[name] = {"path": str(folder), "files": read_files(folder)}
+        files = read_files(folder)
+        size = sum((folder / file).stat().st_size for file in files)
+        seen[name] = {"path": str(folder), "files": files, "size_bytes": size}
         if kind == "data":
             keys[name] = [(task.id, prompt_key(task.prompt)) for task in read_tasks(folder)]
             seen[name] |= {"rows": len(keys[name]), "prompts_digest": keys_digest(keys[name])}
@@ -67,7 +69,7 @@ def main(rank: Rank) -> None:
         content = {"nonce": os.environ["SUREFOOT_NONCE"], **keys}
         write_atomic(rank.folder / PROMPTS_FILE, json.dumps(content, indent=0) + "\n")
     print(f"rank {rank.rank}: " + ", ".join(f"{n} {len(s['files'])} files" for n, s in seen.items()), flush=True)
-    rank.report({"assets": seen, "overlap": overlap})
+    rank.report({"rank": rank.rank, "assets": seen, "overlap": overlap})
 
 
 if __name__ == "__main__":
