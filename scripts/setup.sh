@@ -62,7 +62,7 @@ digest() { # of everything that decides what is installed
 }
 
 stamped() { # the value of a key in the stamp
-    sed -n "s/^$1=//p" "$stamp" 2>/dev/null
+    sed -n "s/^$1=//p" "$stamp" 2>/dev/null || true
 }
 
 write_stamp() { # complete or busy
@@ -224,7 +224,8 @@ if has_gpu; then build=CUDA; else build=CPU; fi
 wanted=$(digest)
 if is_complete; then exit 0; fi
 
-trap 'rm -f "$log"; say "interrupted; run it again: it starts over where it must" >&2; exit 130' INT TERM HUP
+exec 8>&2 # while a command runs quietly, the trap must still be heard
+trap 'rm -f "$log"; say "interrupted; run it again: it starts over where it must" >&8; exit 130' INT TERM HUP
 if command -v flock >/dev/null; then
     exec 9<scripts/setup.sh
     flock -n 9 || { say "another set-up is at work here; waiting for it" && flock 9; }
