@@ -37,6 +37,9 @@ def device_problems(devices: Sequence[tuple[str, str, int, Device]], kind: str) 
     """
     problems = []
     owner: dict[str, str] = {}
+    builds = {(d.torch, d.cuda, d.nccl, d.threads) for _, _, _, d in devices}
+    if len(builds) > 1:
+        problems.append(f"ranks differ in torch, CUDA, NCCL or threads: {sorted(map(str, builds))}")
     for who, host, local_rank, device in devices:
         if device.kind != kind:
             problems.append(f"{who} computed on {device.kind}, asked for was {kind}")
@@ -49,6 +52,8 @@ def device_problems(devices: Sequence[tuple[str, str, int, Device]], kind: str) 
             identities = [device.uuid, *([f"{host} {device.pci_bus_id}"] if device.pci_bus_id else [])]
             taken = [identity for identity in identities if owner.setdefault(identity, who) != who]
             problems += [f"{who} used the same GPU as {owner[identity]} ({identity})" for identity in taken]
-        elif device.uuid is not None or device.index is not None:
+        elif any(
+            v is not None for v in (device.uuid, device.index, device.name, device.pci_bus_id, device.memory_bytes)
+        ):
             problems.append(f"{who} names a GPU, asked for was a CPU")
     return problems

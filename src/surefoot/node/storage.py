@@ -1,6 +1,7 @@
 """Write, read, rename and see each other's files on shared storage. Standard library only.
 
-``request.json``: ``{"scratch": FOLDER, "file_size": bytes, "versions": int, "wait_s": seconds}``.
+``request.json``: ``{"scratch": FOLDER, "file_size": bytes, "fsyncs": int, "versions": int,
+"wait_s": seconds}``.
 Every wait is bounded: a rank that never sees a file says so (``missing``) instead of hanging.
 """
 
@@ -20,8 +21,9 @@ from surefoot.files import write_atomic
 from surefoot.node.rank import Rank
 
 BLOCK = 8 * 1024**2
+VERSION_DIGITS = 7
 VERSION_WORDS = 8192
-"""Eight-digit words in one version of the renamed file: 64 KiB of digits and blanks."""
+"""Words of seven digits in one version of the renamed file: 64 KiB with their blanks."""
 
 
 def content(seed: str, size: int) -> Callable[[], Any]:
@@ -79,7 +81,7 @@ def read_file(path: Path) -> dict[str, Any]:
     return {"bytes": size, "sha256": digest.hexdigest(), "read_s": seconds}
 
 
-def fsync_latencies(path: Path, repeats: int = 8) -> list[float]:
+def fsync_latencies(path: Path, repeats: int) -> list[float]:
     """Seconds that one fsync takes after 4 KiB were written, `repeats` times."""
     seconds = []
     handle = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
@@ -107,8 +109,8 @@ def await_text(path: Path, wait_s: float) -> str | None:
 
 
 def version_text(version: int) -> str:
-    """Version `version` of the file that is renamed: one eight-digit word, over and over."""
-    return " ".join([f"{version:07d}"] * VERSION_WORDS) + "\n"
+    """Version `version` of the file that is renamed: one word, over and over."""
+    return " ".join([f"{version:0{VERSION_DIGITS}d}"] * VERSION_WORDS) + "\n"
 
 
 def look(path: Path) -> tuple[str, int]:
@@ -121,12 +123,13 @@ def look(path: Path) -> tuple[str, int]:
         if error.errno == errno.ESTALE:
             return "stale", -1
         raise
-    words = text.split()
-    if len(set(words)) > 1:
-        return "mixed", -1
-    if not words or text != version_text(int(words[0])):
+    if len(text) < VERSION_DIGITS:
         return "partial", -1
-    return "whole", int(words[0])
+    first = text[:VERSION_DIGITS]
+    whole = version_text(int(first)) if first.isdigit() else ""
+    if text == whole:
+        return "whole", int(first)
+    return ("partial" if whole.startswith(text) else "mixed"), -1
 
 
 def rename_versions(scratch: Path, versions: int) -> dict[str, Any]:
@@ -176,7 +179,7 @@ def main() -> None:
     data["write"] = write_file(big, content(f"{nonce}:{rank.rank}", rank.request["file_size"]))
     data["read"] = read_file(big)
     data["stat_bytes"] = big.stat().st_size
-    data["fsync_s"] = fsync_latencies(scratch / f"fsync-{rank.rank}.bin")
+    data["fsync_s"] = fsync_latencies(scratch / f"fsync-{rank.rank}.bin", rank.request["fsyncs"])
     big.unlink()
     if rank.rank == 0:
         write_atomic(scratch / "versions.txt", version_text(0))

@@ -10,7 +10,7 @@ from surefoot.model.check import Check
 from surefoot.model.ladder import FakeTrainer as FakeTrainerSpec
 from surefoot.model.run import JobsStep, Judgement
 from surefoot.rungs.base import Asked, PlanContext, Rung, View, layout
-from surefoot.rungs.judging import RankData, Said, decide, said, shorten
+from surefoot.rungs.judging import CLOCK_SLACK_S, RankData, Said, decide, said, shorten
 
 STEPS = 10
 METADATA = "raw/fake_trainer/metadata.json"
@@ -79,6 +79,8 @@ def _ran(facts: Facts, view: View) -> Check:
         # The wall clock may be stepped while it runs; the monotonic one may not.
         if rank.data.slept_s < expect["seconds"] or elapsed < 0.5 * expect["seconds"]:
             problems.append(f"{rank.where} ran {rank.data.slept_s:.2f} s, {elapsed:.2f} s by its report")
+        if rank.data.slept_s > elapsed + CLOCK_SLACK_S:
+            problems.append(f"{rank.where} slept {rank.data.slept_s:.0f} s within {elapsed:.0f} s")
         if rank.data.fail != expect["fail"] or rank.data.fail:
             problems.append(f"{rank.where} was told to fail")
     if len(facts.ranks) != expect["world_size"]:

@@ -16,6 +16,8 @@ D = TypeVar("D", bound=Record)
 
 CLOCK_SLACK_S = 60.0
 """Clocks of two machines may differ by this much before times of one and the other contradict."""
+_OLDEST_TIME = 1_577_836_800.0
+"""2020-01-01: a time before it comes from no clock that is set."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,12 @@ def said(evidence: EvidenceSet, job: str, kind: type[R]) -> tuple[Said[R], ...]:
     done = evidence.record(JobDone, done_file)
     if submitted.spec != evidence.job(job):
         raise EvidenceError("is not the job that the plan asked for", file=f"raw/{job}/job.json")
-    if not submitted.submitted_at - CLOCK_SLACK_S <= done.started_at <= done.ended_at:
+    if evidence.json(f"raw/{job}/request.json") != submitted.spec.request:
+        raise EvidenceError("is not what the plan asked for", file=f"raw/{job}/request.json")
+    if (done.name, done.id) != (job, submitted.id):
+        raise EvidenceError(f"is of job {done.name!r} ({done.id}), not {job!r} ({submitted.id})", file=done_file)
+    begin = max(_OLDEST_TIME, submitted.submitted_at - CLOCK_SLACK_S)
+    if submitted.submitted_at < _OLDEST_TIME or not begin <= done.started_at <= done.ended_at:
         raise EvidenceError("the job's times contradict: submitted ≤ started ≤ ended does not hold", file=done_file)
     found = []
     for report in reports:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from surefoot.benchmarks.node_facts import NodeFacts, TextFact
+from surefoot.errors import EvidenceError
 from surefoot.evidence import EvidenceSet
 from surefoot.model.check import Check
 from surefoot.model.cluster import Cluster, NodeGroup
@@ -58,7 +59,14 @@ class Precheck(Rung[PrecheckSpec, tuple[Said[Probed], ...]]):
         return Asked(steps=(JobsStep(jobs=(job,)),), expect={"nodes": context.spec.nodes, "root": root})
 
     def read(self, view: View) -> tuple[Said[Probed], ...]:
-        return said(view.evidence, "precheck", Probed)
+        nodes = said(view.evidence, "precheck", Probed)
+        for node in nodes:
+            facts = node.data.facts
+            pairs = (("cpus", facts.cpus, facts.cpus_online), ("memory", facts.memory_available, facts.memory_total))
+            for name, part, whole in pairs:
+                if part.value is not None and whole.value is not None and part.value > whole.value:
+                    raise EvidenceError(f"{name}: {part.value} of {whole.value} cannot be", file=node.file)
+        return nodes
 
     def judge(self, facts: tuple[Said[Probed], ...], view: View) -> Judgement:
         cluster = view.inputs.cluster

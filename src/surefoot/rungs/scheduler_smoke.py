@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from pydantic import Field
+
 from surefoot.errors import EvidenceError
 from surefoot.evidence import Blob
 from surefoot.model.check import Check
@@ -36,8 +38,9 @@ class Placed(RankData):
     environment: dict[str, str | None]
     host: str
     pid: int
-    cwd: str
+    cwd: str = Field(min_length=1)
     cpus: tuple[int, ...]
+    """CPUs that this rank may run on."""
 
 
 @dataclass(frozen=True)
@@ -148,6 +151,9 @@ def _variables(rank: Said[Placed], spec: JobSpec, view: View) -> Check:
         wrong.append(
             f"two accounts of who it is: pid {rank.data.pid} on {rank.data.host}, {rank.report.pid} on {rank.report.host}"
         )
+    cpus = {cpu for cpu in rank.data.cpus if cpu >= 0}
+    if not spec.cpus_per_rank <= len(cpus) == len(rank.data.cpus):
+        wrong.append(f"may run on CPUs {list(rank.data.cpus)}, asked for were {spec.cpus_per_rank}")
     return decide(
         f"scheduler.rank{rank.rank}.environment",
         f"{rank.where} has the environment that was asked for, verbatim",

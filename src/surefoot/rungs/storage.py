@@ -14,10 +14,12 @@ from surefoot.model.ladder import Storage as StorageSpec
 from surefoot.model.measurement import Fingerprint, Measurement
 from surefoot.model.run import JobsStep, Judgement
 from surefoot.rungs.base import Asked, Layout, PlanContext, Rung, View, layout
-from surefoot.rungs.judging import RankData, Said, decide, said, shorten, unproved
+from surefoot.rungs.judging import CLOCK_SLACK_S, RankData, Said, decide, said, shorten, unproved
 from surefoot.rungs.precheck import fingerprint_below
 from surefoot.units import format_size
 
+FSYNCS = 16
+"""Small writes whose fsync is timed."""
 VERSIONS = 200
 """Versions that are put under one name while the others read it."""
 CACHE_NOTE = "reads may come from the kernel's page cache: it is asked to drop the file's pages, which is advice"
@@ -94,6 +96,7 @@ class Storage(Rung[StorageSpec, Facts]):
         request: dict[str, Any] = {
             "scratch": scratch,
             "file_size": spec.file_size,
+            "fsyncs": FSYNCS,
             "versions": VERSIONS,
             # Longer than an NFS client's attribute cache (60 s), shorter than the job.
             "wait_s": min(120.0, spec.time_limit_s / 3),
@@ -103,6 +106,7 @@ class Storage(Rung[StorageSpec, Facts]):
             "world_size": where.world_size,
             "scratch": scratch,
             "file_size": spec.file_size,
+            "fsyncs": FSYNCS,
             "versions": VERSIONS,
             "min_write_mb_s": spec.min_write_mb_s,
             "min_read_mb_s": spec.min_read_mb_s,
@@ -118,8 +122,11 @@ class Storage(Rung[StorageSpec, Facts]):
                 raise EvidenceError("does not hold this rank's part of the rename test", file=rank.file)
             if rank.data.scratch != view.expect["scratch"]:
                 raise EvidenceError(f"worked in {rank.data.scratch}, not where it was asked", file=rank.file)
-            if min(rank.data.fsync_s) <= 0:
-                raise EvidenceError("a time of fsync is not positive", file=rank.file)
+            if len(rank.data.fsync_s) != view.expect["fsyncs"] or min(rank.data.fsync_s) <= 0:
+                raise EvidenceError(f"wants {view.expect['fsyncs']} positive times of fsync", file=rank.file)
+            timed = sum(rank.data.fsync_s) + rank.data.write.write_s + rank.data.write.fsync_s + rank.data.read.read_s
+            if timed > rank.report.ended_at - rank.report.started_at + CLOCK_SLACK_S:
+                raise EvidenceError("its times add up to more than it ran", file=rank.file)
         return ranks
 
     def judge(self, facts: Facts, view: View) -> Judgement:

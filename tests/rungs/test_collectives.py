@@ -1,0 +1,133 @@
+"""Collectives: every size, every rank, every element, and figures that follow from the times."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rungs_harness import collected, edited, failed, judged, planned, status_of
+from surefoot.model.status import Status
+from surefoot.rungs.base import View
+from surefoot.rungs.collectives import RUNG
+
+FIRST, SECOND = "raw/collectives/rank-0.json", "raw/collectives/rank-1.json"
+ALL = ["all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "sendrecv"]
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> View:
+    asked = {"collectives": ALL, "max_size": "64KiB", "factor": 16, "min_busbw_gb_s": {"all_reduce": 1e-6}}
+    return collected(RUNG, asked, tmp_path_factory.mktemp("collectives"))
+
+
+def data(view: View, name: str, **change: Any) -> View:
+    return edited(view, name, lambda report: report["data"].update(change))
+
+
+def point(view: View, name: str, number: int, **change: Any) -> View:
+    return edited(view, name, lambda report: report["data"]["points"][number].update(change))
+
+
+def test_six_collectives_pass_over_gloo_with_a_curve_for_each(good: View) -> None:
+    judgement = judged(RUNG, good)
+    assert status_of(RUNG, good) is Status.PASSED
+    assert list(judgement.details["curves"]) == ALL
+    assert len(judgement.measurements) == 3 * sum(len(rows) for rows in judgement.details["curves"].values())
+
+
+def test_bandwidth_follows_from_the_slowest_rank_and_not_from_what_a_program_says(good: View) -> None:
+    times = [1000.0] * 8
+    slow = point(point(good, FIRST, 0, times_us=times, block_us=8000.0), SECOND, 0, times_us=[1.0] * 8)
+    row = judged(RUNG, slow).details["curves"]["all_reduce"][0]
+    assert row["time_us"] == 1000.0
+    assert row["busbw_gb_s"] == pytest.approx(row["size_bytes"] / 1000.0 / 1e3)
+
+
+def test_one_wrong_element_on_one_rank_fails(good: View) -> None:
+    assert failed(RUNG, point(good, SECOND, 1, wrong=1)) == {"collectives.all_reduce.correct"}
+
+
+def test_a_fall_back_to_another_backend_fails(good: View) -> None:
+    assert failed(RUNG, data(good, SECOND, backend="mpi")) == {"collectives.backend"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"times_us": [0.0] * 8},
+        {"times_us": [1.0] * 7},
+        {"times_us": []},
+        {"times_us": [1e12] * 8},
+        {"checked": 1},
+        {"size_bytes": 12},
+        {"collective": "broadcast"},
+        {"block_us": 0.0},
+    ],
+)
+def test_a_point_that_cannot_be_proves_nothing(good: View, change: dict[str, Any]) -> None:
+    assert status_of(RUNG, point(good, SECOND, 0, **change)) is Status.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("damage", ["drop", "double"])
+def test_a_point_that_is_missing_or_doubled_proves_nothing(good: View, damage: str) -> None:
+    def change(report: dict[str, Any]) -> None:
+        points = report["data"]["points"]
+        points.pop() if damage == "drop" else points.append(points[0])
+
+    assert status_of(RUNG, edited(good, FIRST, change)) is Status.INCONCLUSIVE
+
+
+def test_a_sweep_that_memory_cut_short_is_inconclusive_and_names_the_cap(good: View) -> None:
+    def cut(report: dict[str, Any]) -> None:
+        report["data"].update(free_bytes=40_000, cap_bytes=10_000)
+        report["data"]["points"] = [p for p in report["data"]["points"] if p["size_bytes"] <= 10_000]
+
+    view = edited(edited(good, FIRST, cut), SECOND, cut)
+    bad = [check for check in judged(RUNG, view).checks if check.status is not Status.PASSED]
+    assert {check.status for check in bad} == {Status.INCONCLUSIVE}
+    assert {check.id for check in bad} == {f"collectives.{name}.reached" for name in ALL} | {
+        "collectives.all_reduce.busbw"
+    }
+    assert all("9.8 KiB" in check.next_action for check in bad if check.id.endswith("reached"))
+    unmeasured = judged(RUNG, view).details["curves"]["all_reduce"][-1]
+    assert (unmeasured["time_us"], unmeasured["busbw_gb_s"]) == (None, None)
+
+
+def test_a_cap_that_ranks_did_not_agree_on_proves_nothing(good: View) -> None:
+    assert status_of(RUNG, data(good, SECOND, cap_bytes=1)) is Status.INCONCLUSIVE
+    assert status_of(RUNG, data(good, SECOND, free_bytes=1)) is Status.INCONCLUSIVE
+
+
+def test_a_floor_above_what_was_measured_fails_with_its_derivation(good: View) -> None:
+    plan = good.plan.model_copy(update={"expect": {**good.expect, "min_busbw_gb_s": {"all_reduce": 1e6}}})
+    view = replace(good, evidence=replace(good.evidence, plan=plan))
+    (check,) = (c for c in judged(RUNG, view).checks if c.id == "collectives.all_reduce.busbw")
+    assert check.status is Status.FAILED
+    assert "µs" in check.derivation
+
+
+def test_a_floor_for_a_collective_that_was_not_asked_for_is_inconclusive(good: View) -> None:
+    plan = good.plan.model_copy(update={"expect": {**good.expect, "min_busbw_gb_s": {"gather": 1.0}}})
+    assert status_of(RUNG, replace(good, evidence=replace(good.evidence, plan=plan))) is Status.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("world", [1, 3])
+def test_a_world_of_another_size_proves_nothing(good: View, world: int) -> None:
+    assert status_of(RUNG, data(good, SECOND, world_size=world)) is Status.INCONCLUSIVE
+
+
+def test_figures_carry_the_fingerprint_of_what_they_were_measured_on(good: View) -> None:
+    judgement = judged(RUNG, good)
+    assert judgement.fingerprint is not None
+    assert {m.fingerprint for m in judgement.measurements} == {judgement.fingerprint.content_digest()}
+
+
+def test_two_gpus_are_asked_for_over_nccl_with_its_log(tmp_path_factory: pytest.TempPathFactory) -> None:
+    group = {"name": "g", "count": 1, "gpus_per_node": 2}
+    job = planned(RUNG, {}, tmp_path_factory.mktemp("gpu"), node_groups=[group]).plan.jobs[0]
+    assert (job.request["backend"], job.request["device"], job.gpus_per_node) == ("nccl", "cuda", 2)
+    assert job.env["NCCL_DEBUG_SUBSYS"] == "INIT,NET"
+    assert job.request["init_timeout_s"] < job.time_limit_s
