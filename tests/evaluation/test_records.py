@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from answer_sets import answer_set, as_text, with_counts
 from hypothesis import given
 from hypothesis import strategies as st
+
+from answer_sets import answer_set, as_text, with_counts
 from surefoot.errors import EvidenceError
 from surefoot.evaluation.records import (
     check_header,
@@ -96,7 +97,7 @@ def test_parts_that_do_not_fit_together_are_refused() -> None:
     with pytest.raises(EvidenceError, match="id 'classification-00' is answered in part-0 too"):
         merge_parts([first, first], files=["part-0", "part-1"])
     short = answer_set("base", second.answers[:-1])
-    with pytest.raises(EvidenceError, match="part-0|part-1"):
+    with pytest.raises(EvidenceError, match=r"part-[01]:"):
         merge_parts([short, first], files=["part-0", "part-1"])
     other = second.model_copy(update={"header": second.header.model_copy(update={"model_digest": "f" * 64})})
     with pytest.raises(EvidenceError, match="part-1:1: model_digest differ from part-0"):

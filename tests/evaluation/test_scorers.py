@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from surefoot.evaluation.scorers import check_expected, score, score_text
 from surefoot.model.score import Outcome, Task
 
@@ -108,7 +109,7 @@ def test_wrong_empty_and_truncated_are_told_apart(answer: str, truncated: bool, 
 
 
 def test_a_task_that_no_answer_can_meet_is_refused() -> None:
-    with pytest.raises(ValueError, match="task 't'.*not JSON"):
+    with pytest.raises(ValueError, match=r"task 't'.*not JSON"):
         check_expected(Task(id="t", category="c", prompt="p", answer="{oops", scorer="json"))
     with pytest.raises(ValueError, match="blank"):
         check_expected(Task(id="t", category="c", prompt="p", answer="  "))

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
-from answer_sets import CATEGORIES, SEED_POLICY, WRONG, answer, answer_set, with_counts
 from hypothesis import given
 from hypothesis import strategies as st
+
+from answer_sets import CATEGORIES, SEED_POLICY, WRONG, answer, answer_set, with_counts
 from surefoot.gates.gate import RULES, decide
 from surefoot.gates.pairing import category_counts
 from surefoot.model.score import Answer, AnswerSet, Outcome
@@ -44,7 +45,13 @@ def test_the_demo_adapter_is_go_and_called_a_formatting_win() -> None:
     ("setting", "counts", "decision", "rules", "words"),
     [
         ("lr 1e-4", (0, 8, 10), Decision.NO_GO, {"min_machine_accuracy"}, ["0 gained, 0 lost", "does nothing"]),
-        ("lr 3e-2", (20, 2, 1), Decision.NO_GO, {"min_machine_accuracy"}, ["closed_qa 8 → 2", "json_extraction 10 → 1"]),
+        (
+            "lr 3e-2",
+            (20, 2, 1),
+            Decision.NO_GO,
+            {"min_machine_accuracy"},
+            ["closed_qa 8 → 2", "json_extraction 10 → 1"],
+        ),
         (
             "classification only, lr 2e-2",
             (30, 2, 0),
@@ -246,13 +253,16 @@ def test_no_single_edited_field_of_any_answer_leaves_go(index: int, field: str, 
     assert verdict.decision is Decision.INCONCLUSIVE
 
 
-@given(*[st.integers(0, items) for items, _, _ in CATEGORIES.values()] * 2)
-def test_go_means_exactly_that_the_rules_hold(c: int, q: int, j: int, bc: int, bq: int, bj: int) -> None:
-    verdict = decide(with_counts("base", bc, bq, bj), with_counts("adapter", c, q, j), SEED_POLICY)
-    right, before = Fraction(c + q + j, 50), Fraction(bc + bq + bj, 50)
+COUNTS = st.tuples(*[st.integers(0, items) for items, _, _ in CATEGORIES.values()])
+
+
+@given(COUNTS, COUNTS)
+def test_go_means_exactly_that_the_rules_hold(base: tuple[int, ...], adapter: tuple[int, ...]) -> None:
+    verdict = decide(with_counts("base", *base), with_counts("adapter", *adapter), SEED_POLICY)
+    right, before = Fraction(sum(adapter), 50), Fraction(sum(base), 50)
     holds = right >= Fraction(8, 10) and before - right <= Fraction(3, 100)
     assert verdict.decision is (Decision.GO if holds else Decision.NO_GO)
-    worse = [name for name, b, a in zip(CATEGORIES, (bc, bq, bj), (c, q, j), strict=True) if a < b]
+    worse = [name for name, b, a in zip(CATEGORIES, base, adapter, strict=True) if a < b]
     assert len(verdict.warnings) == len(worse)
     for name in worse:
         assert any(w.startswith(name) for w in verdict.warnings)
