@@ -1,0 +1,210 @@
+"""The climb as it happens: a table that renews itself in a terminal, plain lines everywhere else.
+
+Nothing here is evidence. Progress is what jobs say of themselves, and an estimate of the time left
+is shown as what it is.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from surefoot.model.events import Event, JobChanged, Note, Progress, RungEnded, RungStarted
+from surefoot.model.job import JobState
+from surefoot.model.run import RungResult, RunManifest
+from surefoot.model.status import Status
+from surefoot.reports.text import STATUS_GLYPHS, STATUS_STYLES, duration, shorten, terminal_safe
+
+HEARTBEAT_S = 10.0
+"""In plain lines, a rung tells of its progress at most this often."""
+_ESTIMATE_AFTER_S = 2.0
+"""An estimate from less than this would only jump about."""
+
+
+@dataclass
+class _Row:
+    """One rung as the view sees it."""
+
+    name: str
+    asked: bool
+    started_at: float | None = None
+    jobs: dict[str, JobChanged] = field(default_factory=dict)
+    first: dict[str, Progress] = field(default_factory=dict)
+    last: Progress | None = None
+    told_at: float = 0.0
+    result: RungResult | None = None
+
+    def doing(self) -> str:
+        """What it does now: its last progress, else the states of its jobs."""
+        waiting = [job for job in self.jobs.values() if job.state is JobState.PENDING]
+        if self.last is not None and not waiting:
+            return shorten(terminal_safe(_progress_text(self.last)), 60)
+        running = [job for job in self.jobs.values() if not job.state.final]
+        if not running:
+            return ""
+        job = (waiting or running)[-1]
+        known = f" {job.job_id}" if job.job_id else ""
+        reason = f" ({job.reason})" if job.reason else ""
+        return shorten(terminal_safe(f"job {job.job}{known} {job.state.lower()}{reason}"), 60)
+
+    def left_s(self, now: float) -> float | None:
+        """Seconds that the running job may still take, from its pace so far; None where there is no pace yet."""
+        if self.last is None or self.last.total <= 0:
+            return None
+        first = self.first[self.last.job]
+        done, took = self.last.done - first.done, self.last.at - first.at
+        if done <= 0 or took < _ESTIMATE_AFTER_S:
+            return None
+        return max(0.0, (self.last.total - self.last.done) * took / done - (now - self.last.at))
+
+    def times(self, now: float) -> str:
+        """Elapsed, and the estimate of what is left."""
+        left = self.left_s(now)
+        elapsed = duration(None if self.started_at is None else max(0.0, now - self.started_at))
+        return elapsed if left is None else f"{elapsed}, about {duration(left)} left"
+
+
+def _progress_text(progress: Progress) -> str:
+    """``40/90 loss 0.41``; the count is left out where the text has it."""
+    if progress.total <= 0:
+        return progress.text
+    count = f"{progress.done:g}/{progress.total:g}"
+    return progress.text if count in progress.text else f"{count} {progress.text}".rstrip()
+
+
+class LiveLadder:
+    """Shows a climb while it runs; a context manager whose `on_event` takes events from any thread.
+
+    `selected` are the rungs that were asked for (default: all). In a terminal the view vanishes
+    when it ends; `show` prints what stays. `clock` gives Unix time.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        manifest: RunManifest,
+        selected: Collection[str] | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        names = manifest.inputs.ladder.names
+        self._console = console
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._rows = {name: _Row(name, selected is None or name in selected) for name in names}
+        self._spinner = Spinner("dots", style="cyan")
+        self._live: Live | None = None
+        if console.is_terminal and not console.is_dumb_terminal:
+            self._live = Live(console=console, get_renderable=self._render, refresh_per_second=8, transient=True)
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def on_event(self, event: Event) -> None:
+        """Take one event. Thread-safe; never raises for what an event says."""
+        with self._lock:
+            line = self._take(event)
+        if line is not None and (self._live is None or isinstance(event, Note)):
+            self._console.print(line, soft_wrap=True)
+
+    def _take(self, event: Event) -> Text | None:
+        """Keep what the event says; the plain line for it, where it deserves one."""
+        if isinstance(event, Note):
+            return Text(f"· {terminal_safe(event.text)}")
+        name = event.result.rung if isinstance(event, RungEnded) else event.rung
+        row = self._rows.setdefault(name, _Row(name, asked=True))
+        if isinstance(event, RungStarted):
+            self._rows[name] = _Row(name, row.asked, started_at=event.at, told_at=event.at)
+            return Text(f"▸ {name}: started")
+        if isinstance(event, RungEnded):
+            row.result = event.result
+            return _ended(event.result)
+        if isinstance(event, JobChanged):
+            row.jobs[event.job] = event
+        else:
+            row.first.setdefault(event.job, event)
+            row.last = event
+        return self._heartbeat(row, event.at)
+
+    def _heartbeat(self, row: _Row, at: float) -> Text | None:
+        doing = row.doing()
+        if not doing or row.result is not None or at - row.told_at < HEARTBEAT_S:
+            return None
+        row.told_at = at
+        return Text(f"  {row.name}: {doing} ({row.times(at)})")
+
+    # --- the renewing table ---------------------------------------------------------------
+
+    def _render(self) -> RenderableType:
+        with self._lock:
+            now = self._clock()
+            table = Table.grid(padding=(0, 2, 0, 0))
+            table.add_column(width=1)
+            table.add_column(no_wrap=True)
+            table.add_column(no_wrap=True, overflow="ellipsis")
+            table.add_column(no_wrap=True)
+            rows, before, after = self._fitting()
+            if before:
+                table.add_row(*before)
+            for row in rows:
+                table.add_row(*self._cells(row, now))
+            if after:
+                table.add_row("", Text(f"{after} more wait", style="dim"), "", "")
+            return Group(table)
+
+    def _fitting(self) -> tuple[list[_Row], tuple[Text, ...] | None, int]:
+        """Rows that fit the screen: what is done and what waits is counted where there is too little room."""
+        rows = list(self._rows.values())
+        room = max(4, self._console.size.height - 3)
+        if len(rows) <= room:
+            return rows, None, 0
+        done = [row for row in rows if row.result is not None]
+        others = [row for row in rows if row.result is None]
+        passed = sum(r.result is not None and r.result.status is Status.PASSED for r in done)
+        line = (Text(""), Text(f"{len(done)} done"), Text(f"{passed} PASSED"), Text(""))
+        kept = sorted(others, key=lambda row: row.started_at is None)[:room]
+        return kept, line if done else None, len(others) - len(kept)
+
+    def _cells(self, row: _Row, now: float) -> tuple[RenderableType, ...]:
+        if row.result is not None:
+            status = row.result.status
+            said = row.result.judgement.summary or row.result.reason
+            return (
+                Text(STATUS_GLYPHS[status], style=STATUS_STYLES[status]),
+                Text(row.name),
+                Text.assemble((status.value, STATUS_STYLES[status]), f"  {shorten(terminal_safe(said), 100)}"),
+                Text(duration(row.result.duration_s), style="dim"),
+            )
+        if row.started_at is not None:
+            return self._spinner, Text(row.name, style="bold"), Text(row.doing()), Text(row.times(now), style="dim")
+        return (
+            Text("·", style="dim"),
+            Text(row.name, style="dim"),
+            Text("waits" if row.asked else "not asked for", style="dim"),
+            "",
+        )
+
+
+def _ended(result: RungResult) -> Text:
+    said = result.judgement.summary or result.reason
+    took = f" ({duration(result.duration_s)})" if result.duration_s is not None else ""
+    glyph, style = STATUS_GLYPHS[result.status], STATUS_STYLES[result.status]
+    return Text.assemble(
+        (f"{glyph} {result.rung}: {result.status.value}", style),
+        f"  {shorten(terminal_safe(said), 200)}".rstrip() + took,
+    )
