@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from surefoot.config.load import (
     load_ladder,
     load_policy,
     load_recipe,
+    shipped_folder,
     shipped_names,
 )
 from surefoot.config.schema import json_schema
@@ -308,9 +310,12 @@ def test_a_source_of_no_known_kind_is_refused(lines: Any, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("kind", ["cluster", "ladder", "recipe", "policy"])
-def test_every_shipped_file_loads_by_its_name(kind: Kind) -> None:
+def test_every_shipped_file_loads_by_its_name(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     names = shipped_names(kind)
+    assert names
     for name in names:
+        for variable in re.findall(r"\$\{(\w+)\}", (shipped_folder(kind) / f"{name}.yaml").read_text()):
+            monkeypatch.setenv(variable, "/data")
         loaded = load(kind, name)
         assert loaded.record.name == name
         assert loaded.shipped
