@@ -40,9 +40,8 @@ def sha(data: bytes | str) -> str:
     return hashlib.sha256(data.encode() if isinstance(data, str) else data).hexdigest()
 
 
-def evaluation_files(base: AnswerSet, adapter: AnswerSet, spec: JobSpec) -> dict[str, bytes]:
+def evaluation_files(base: AnswerSet, adapter: AnswerSet, spec: JobSpec, tasks: str) -> dict[str, bytes]:
     """Every file of ``raw/evaluate``, from two ranks."""
-    tasks = task_lines(tasks_of(base))
     digest = tree_digest({"tasks.jsonl": sha(tasks)})
     sample = single_sample(len(base.answers), SPEC.batch1_sample, 0)
     files: dict[str, str] = {"tasks.jsonl": tasks}
@@ -98,12 +97,12 @@ def _report(rank: int, base: AnswerSet, adapter: AnswerSet, digest: str, written
     }  # fmt: skip
 
 
-def evaluate_view(base: AnswerSet, adapter: AnswerSet) -> View:
-    """What judging sees of an evaluation of these answers."""
+def evaluate_view(base: AnswerSet, adapter: AnswerSet, tasks: str = "") -> View:
+    """What judging sees of an evaluation of these answers. `tasks`: the prompt set's file, else made to fit."""
+    tasks = tasks or task_lines(tasks_of(base))
     request = {"batch_size": SPEC.batch_size, "seed": 0}
     argv = ("python", "-m", PROGRAM)
     job = JobSpec(name="evaluate", argv=argv, folder="/share/evaluate", request=request, ranks_per_node=RANKS)
-    tasks = task_lines(tasks_of(base))
     expect = {
         "base_digest": base.header.model_digest, "adapter_digest": adapter.header.model_digest,
         "tasks_digest": tree_digest({"tasks.jsonl": sha(tasks)}), "tasks": len(base.answers), "device": "cpu",
@@ -111,7 +110,7 @@ def evaluate_view(base: AnswerSet, adapter: AnswerSet) -> View:
         "max_new_tokens": 32, "batch1_allowed_differences": 0, "batch1_derivation": "float32",
     }  # fmt: skip
     plan = Plan(run_id=RUN, rung="evaluate", attempt=1, nonce=NONCE, steps=(JobsStep(jobs=(job,)),), expect=expect)
-    files = {"plan.json": plan.model_dump_json().encode(), **evaluation_files(base, adapter, job)}
+    files = {"plan.json": plan.model_dump_json().encode(), **evaluation_files(base, adapter, job, tasks)}
     return _view(plan, files, SPEC, {})
 
 
