@@ -6,6 +6,7 @@ is shown as what it is.
 
 from __future__ import annotations
 
+import io
 import threading
 import time
 from collections.abc import Callable, Collection
@@ -28,6 +29,12 @@ HEARTBEAT_S = 10.0
 """In plain lines, a rung tells of its progress at most this often."""
 _ESTIMATE_AFTER_S = 2.0
 """An estimate from less than this would only jump about."""
+
+
+def never_fail_to_print(console: Console) -> None:
+    """Signs that the terminal's encoding lacks become ``?`` instead of ending a climb with an error."""
+    if isinstance(console.file, io.TextIOWrapper):
+        console.file.reconfigure(errors="replace")
 
 
 @dataclass
@@ -97,6 +104,7 @@ class LiveLadder:
         clock: Callable[[], float] = time.time,
     ) -> None:
         names = manifest.inputs.ladder.names
+        never_fail_to_print(console)
         self._console = console
         self._clock = clock
         self._lock = threading.RLock()

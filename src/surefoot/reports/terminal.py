@@ -19,7 +19,7 @@ from surefoot.model.check import Check
 from surefoot.model.run import RungResult, RunManifest
 from surefoot.model.status import Status, exit_code
 from surefoot.reports.figures import headline, rung_order, span
-from surefoot.reports.live import LiveLadder
+from surefoot.reports.live import LiveLadder, never_fail_to_print
 from surefoot.reports.text import (
     EXIT_MEANINGS,
     STATUS_GLYPHS,
@@ -45,6 +45,7 @@ def show(
     report: Path | None = None,
 ) -> None:
     """Print the ladder, what did not pass and why, and the verdict in one line."""
+    never_fail_to_print(console)
     rows = rung_order(manifest, results)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=False)
     table.add_column("status", no_wrap=True)

@@ -1,0 +1,215 @@
+"""The terminal tells what became of a run and of a climb, with and without colour."""
+
+from __future__ import annotations
+
+import io
+import threading
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+import sample_run
+from surefoot.model.check import Check, Evidence
+from surefoot.model.events import Event, JobChanged, Note, Progress, RungEnded, RungStarted
+from surefoot.model.job import JobState
+from surefoot.model.run import Judgement
+from surefoot.model.status import Status
+from surefoot.reports.terminal import LiveLadder, show
+
+RUN = sample_run.passed_run()
+
+
+def plain(width: int = 80) -> Console:
+    return Console(file=io.StringIO(), width=width, force_terminal=False)
+
+
+def output(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def shown(name: str) -> str:
+    run = sample_run.all_runs()[name]
+    console = plain()
+    show(console, run.manifest, run.results, run.overall, report=Path("/srv/runs/r/report.html"))
+    return output(console)
+
+
+def test_the_last_lines_are_the_verdict_and_the_report() -> None:
+    lines = shown("passed").splitlines()
+    assert lines[-2] == "✓ PASSED: 14 of 14 rungs proved in 1 min 40 s. Exit 0: proved."
+    assert lines[-1] == "Report: /srv/runs/r/report.html"
+
+
+def test_every_rung_fits_eighty_columns_without_escape_sequences() -> None:
+    text = shown("interrupted")
+    assert "\x1b" not in text
+    assert all(len(line) <= 80 for line in text.splitlines()[:-2])
+    for rung in sample_run.RUNGS:
+        assert rung[0] in text
+
+
+def test_a_failed_check_is_told_with_figures_file_line_and_next_action() -> None:
+    text = shown("failed")
+    for part in (
+        "✗ FAILED", "expected exit 0", "actual   exit 1", "rungs/fake_trainer/attempt-001/raw/fake_trainer/done.json:1",
+        "RuntimeError: told to fail", "take that out", "⊘ BLOCKED",
+    ):  # fmt: skip
+        assert part in text
+
+
+def test_an_unmeasured_figure_reads_as_a_dash() -> None:
+    assert "actual   -" in shown("interrupted")
+
+
+def test_escape_sequences_and_markup_in_evidence_do_not_reach_the_terminal() -> None:
+    bad = "\x1b]0;owned\x07\x9b31m [red]x[/red] [/]\nnext line\u202e"
+    check = Check(
+        id="storage.x",
+        claim=bad,
+        status=Status.FAILED,
+        expected=bad,
+        actual=bad,
+        next_action=bad,
+        evidence=(Evidence(file=bad, text=bad),),
+    )
+    judgement = Judgement(checks=(check,), summary=bad)
+    run = RUN.with_result(
+        RUN.result("storage").model_copy(
+            update={"status": Status.FAILED, "reason": bad, "title": bad, "judgement": judgement}
+        )
+    )
+    console = plain()
+    show(console, run.manifest, run.results, run.overall)
+    live = LiveLadder(console, run.manifest)
+    with live:
+        live.on_event(RungEnded(result=run.result("storage"), at=1))
+        live.on_event(Note(text=bad, at=1))
+    text = output(console)
+    assert not set(text) & set("\x1b\x07\x9b\u202e")
+    assert "[red]x[/red] [/]" in text
+
+
+def test_a_terminal_that_lacks_the_signs_gets_question_marks_not_an_error() -> None:
+    raw = io.BytesIO()
+    console = Console(file=io.TextIOWrapper(raw, encoding="ascii"), width=80)
+    show(console, RUN.manifest, RUN.results, RUN.overall)
+    console.file.flush()
+    assert b"PASSED: 14 of 14 rungs proved" in raw.getvalue()
+
+
+# --- the climb as it happens --------------------------------------------------------------
+
+TRAIN = {"rung": "finetune", "job": "train"}
+
+
+def lines_of(*events: Event) -> list[str]:
+    console = plain(200)
+    with LiveLadder(console, RUN.manifest) as live:
+        for event in events:
+            live.on_event(event)
+    return output(console).splitlines()
+
+
+def test_without_a_terminal_start_and_end_of_a_rung_are_one_line_each() -> None:
+    result = RUN.result("ddp")
+    assert lines_of(RungStarted(rung="ddp", at=0), RungEnded(result=result, at=4)) == [
+        "▸ ddp: started",
+        "✓ ddp: PASSED  loss 2.5000000 on 2 ranks, expected 2.5 (4.3 s)",
+    ]
+
+
+def test_without_a_terminal_progress_is_told_at_most_every_ten_seconds_with_an_estimate() -> None:
+    steps = [Progress(**TRAIN, done=n, total=90, text=f"loss {3 - n / 40:.2f}", at=float(n)) for n in range(1, 36)]
+    told = lines_of(RungStarted(rung="finetune", at=0), *steps)
+    assert told == [
+        "▸ finetune: started",
+        "  finetune: 10/90 loss 2.75 (10.0 s, about 1 min 20 s left)",
+        "  finetune: 20/90 loss 2.50 (20.0 s, about 1 min 10 s left)",
+        "  finetune: 30/90 loss 2.25 (30.0 s, about 1 min 00 s left)",
+    ]
+
+
+def test_a_job_that_waits_says_so_and_why() -> None:
+    waits = JobChanged(**TRAIN, job_id="57", state=JobState.PENDING, reason="Resources", at=12)
+    assert (
+        lines_of(RungStarted(rung="finetune", at=0), waits)[-1]
+        == "  finetune: job train 57 pending (Resources) (12.0 s)"
+    )
+
+
+def test_no_estimate_is_made_before_there_is_a_pace_or_where_the_total_is_unknown() -> None:
+    start = RungStarted(rung="finetune", at=0)
+    assert "left" not in lines_of(start, Progress(**TRAIN, done=1, total=90, at=11))[-1]
+    unknown = [Progress(**TRAIN, done=n, total=0, text="warming up", at=10.0 * n) for n in (1, 2)]
+    assert "left" not in lines_of(start, *unknown)[-1]
+
+
+def test_a_rung_that_runs_again_forgets_its_former_pace() -> None:
+    told = lines_of(
+        RungStarted(rung="finetune", at=0),
+        Progress(**TRAIN, done=80, total=90, at=30),
+        RungStarted(rung="finetune", at=40),
+        Progress(**TRAIN, done=5, total=90, text="again", at=51),
+    )
+    assert told[-1] == "  finetune: 5/90 again (11.0 s)"
+
+
+@pytest.fixture
+def screen() -> Console:
+    return Console(
+        file=io.StringIO(), width=100, height=30, force_terminal=True, color_system=None, _environ={"TERM": "xterm"}
+    )
+
+
+def drawn(live: LiveLadder, height: int = 30) -> str:
+    console = Console(file=io.StringIO(), width=100, height=height)
+    console.print(live._render())
+    return output(console)
+
+
+def test_in_a_terminal_each_rung_is_waiting_running_or_done(screen: Console) -> None:
+    live = LiveLadder(screen, RUN.manifest, {"ddp", "finetune", "gate"}, clock=lambda: 45.0)
+    for event in (
+        RungEnded(result=RUN.result("ddp"), at=1), RungStarted(rung="finetune", at=5),
+        Progress(**TRAIN, done=10, total=90, text="loss 0.90", at=15), Progress(**TRAIN, done=40, total=90, text="step 40/90 loss 0.41", at=45),
+    ):  # fmt: skip
+        live.on_event(event)
+    rows = {line.split()[1]: line for line in drawn(live).splitlines() if line.strip()}
+    assert "✓" in rows["ddp"]
+    assert "PASSED" in rows["ddp"]
+    assert "step 40/90 loss 0.41" in rows["finetune"]
+    assert "40.0 s, about 50.0 s left" in rows["finetune"]
+    assert "waits" in rows["gate"]
+    assert "not asked for" in rows["review"]
+
+
+def test_on_a_low_screen_the_running_rung_stays_in_sight() -> None:
+    low = Console(file=io.StringIO(), width=100, height=8, force_terminal=True, _environ={"TERM": "xterm"})
+    live = LiveLadder(low, RUN.manifest, clock=lambda: 10.0)
+    for name in ("runner", "sync", "scheduler"):
+        live.on_event(RungEnded(result=RUN.result(name), at=1))
+    live.on_event(RungStarted(rung="gate", at=5))
+    text = drawn(live)
+    assert "gate" in text
+    assert "3 done" in text
+    assert len(text.splitlines()) <= 8
+
+
+def test_the_view_takes_events_from_many_threads(screen: Console) -> None:
+    with LiveLadder(screen, RUN.manifest) as live:
+
+        def work(name: str) -> None:
+            live.on_event(RungStarted(rung=name, at=0))
+            for n in range(200):
+                live.on_event(Progress(rung=name, job="j", done=n, total=200, at=float(n)))
+            live.on_event(RungEnded(result=RUN.result(name), at=200))
+
+        threads = [threading.Thread(target=work, args=(name,)) for name, *_ in sample_run.RUNGS]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        text = drawn(live)
+    assert text.count("PASSED") == 14
