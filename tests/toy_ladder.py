@@ -22,6 +22,7 @@ from surefoot.model.policy import Policy
 from surefoot.model.recipe import Recipe, TaskSource
 from surefoot.model.run import JobsStep, Judgement, RungResult
 from surefoot.model.status import Status
+from surefoot.paths import RunPaths
 from surefoot.rungs.base import Asked, PlanContext, Rung, View
 
 WRITES_42 = "open('answer', 'w').write('42')"
@@ -40,10 +41,8 @@ class ToyRung(Rung[Any, str]):
         self.name = name  # type: ignore[misc]
         self.code = code
         self.reads = reads
-        self.planned = 0
 
     def plan(self, context: PlanContext[Any]) -> Asked:
-        self.planned += 1
         if self.reads:
             context.needs[self.reads].blob("raw/toy/answer").text()
         job = JobSpec(
@@ -113,8 +112,13 @@ def climb(
     return session.climb(rungs, selected, emit).run()
 
 
+def attempts(run_paths: RunPaths) -> dict[str, int]:
+    """How often each rung was run."""
+    return {name: len(run_paths.rung(name).attempts()) for name in NAMES}
+
+
 def statuses(results: Mapping[str, RungResult]) -> dict[str, Status]:
     return {name: result.status for name, result in results.items()}
 
 
-__all__ = ["Climb", "ToyRung", "chosen", "climb", "ladder", "new_session", "statuses", "toys"]
+__all__ = ["Climb", "ToyRung", "attempts", "chosen", "climb", "ladder", "new_session", "statuses", "toys"]

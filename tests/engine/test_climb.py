@@ -22,7 +22,7 @@ from surefoot.model.ladder import Ladder
 from surefoot.model.status import Status
 from surefoot.paths import RunPaths
 from surefoot.scheduler.processes import start_ticks
-from toy_ladder import NAMES, SLEEPS, WRITES_42, ToyRung, chosen, climb, ladder, new_session, statuses, toys
+from toy_ladder import NAMES, SLEEPS, WRITES_42, ToyRung, attempts, chosen, climb, ladder, new_session, statuses, toys
 
 ALL_PASSED = dict.fromkeys(NAMES, Status.PASSED)
 
@@ -41,14 +41,15 @@ def test_every_rung_passes_and_is_recorded_where_judging_finds_the_same(tmp_path
 
 def test_rungs_above_one_that_failed_are_blocked_and_not_run(tmp_path: Path) -> None:
     rungs = toys(sync="open('answer', 'w').write('41')")
-    results = climb(new_session(tmp_path), rungs)
+    session = new_session(tmp_path)
+    results = climb(session, rungs)
     assert statuses(results) == {
         "runner": Status.PASSED,
         "sync": Status.FAILED,
         "scheduler": Status.BLOCKED,
         "precheck": Status.BLOCKED,
     }
-    assert rungs["scheduler"].planned == 0
+    assert attempts(session.run_paths) == {"runner": 1, "sync": 1, "scheduler": 0, "precheck": 0}
     assert "sync is FAILED" in results["scheduler"].reason
 
 
@@ -82,16 +83,7 @@ def test_resume_runs_what_is_missing_and_nothing_else(tmp_path: Path) -> None:
     again = toys()
     resumed = resume(session.run_paths, chosen(tmp_path))
     assert statuses(climb(resumed, again)) == ALL_PASSED
-    assert {name: rung.planned for name, rung in again.items()} == {
-        "runner": 0,
-        "sync": 0,
-        "scheduler": 0,
-        "precheck": 1,
-    }
-    assert [p.name for p in sorted((session.run_paths.rung("precheck").folder).glob("attempt-*"))] == [
-        "attempt-001",
-        "attempt-002",
-    ]
+    assert attempts(session.run_paths) == {"runner": 1, "sync": 1, "scheduler": 1, "precheck": 2}
 
 
 def test_resume_with_a_changed_parameter_runs_that_rung_again_and_says_which(tmp_path: Path) -> None:
@@ -101,7 +93,7 @@ def test_resume_with_a_changed_parameter_runs_that_rung_again_and_says_which(tmp
     assert changed.changes == ("ladder: rungs[3].time_limit_s: 300 → 77",)
     again, notes = toys(), []
     climb(changed, again, emit=lambda e: notes.append(e.text) if isinstance(e, Note) else None)
-    assert {name: rung.planned for name, rung in again.items()} == {**dict.fromkeys(NAMES, 0), "precheck": 1}
+    assert attempts(session.run_paths) == {**dict.fromkeys(NAMES, 1), "precheck": 2}
     assert notes == ["precheck runs again: inputs changed: rung"]
 
 
@@ -112,12 +104,7 @@ def test_evidence_that_was_collected_anew_makes_the_rungs_that_read_it_stale(tmp
     shutil.rmtree(session.run_paths.rung("sync").folder)
     again = {**toys(), "precheck": ToyRung("precheck", reads="sync")}
     assert statuses(climb(resume(session.run_paths, chosen(tmp_path)), again)) == ALL_PASSED
-    assert {name: rung.planned for name, rung in again.items()} == {
-        "runner": 0,
-        "sync": 1,
-        "scheduler": 0,
-        "precheck": 1,
-    }
+    assert attempts(session.run_paths) == {"runner": 1, "sync": 1, "scheduler": 1, "precheck": 2}
 
 
 def test_a_rung_asked_alone_is_blocked_until_its_needs_have_passed(tmp_path: Path) -> None:
@@ -172,7 +159,7 @@ def test_a_climb_killed_with_9_leaves_a_run_that_resume_continues(tmp_path: Path
     again = toys()
     results = climb(resume(run_paths, chosen(tmp_path)), again)
     assert statuses(results) == ALL_PASSED
-    assert again["runner"].planned == 0
+    assert attempts(run_paths) == {"runner": 1, "sync": 2, "scheduler": 1, "precheck": 1}
     assert start_ticks(int(pid_file.read_text())) is None
 
 

@@ -150,7 +150,7 @@ class Climb:
         rung = self.rungs[spec.rung]
         number, paths = claim_attempt(self.run_paths, spec.rung)
         self.emit(RungStarted(rung=spec.rung, at=time.time()))
-        planner = Planner(self.manifest, self.root, self.run_paths, self.rungs)
+        planner = Planner(self.manifest, self.root, self.rungs)
         try:
             plan = planner.plan(spec, number, evidence)
         except (SurefootError, KeyError) as error:

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from surefoot.engine.inputs import EVIDENCE_OF, changed, configuration_digests, only_below
+from surefoot.engine import package
+from surefoot.engine.inputs import changed, differences, only_below
+from surefoot.engine.planning import Planner
 from surefoot.engine.store import Attempt, load_attempt
 from surefoot.errors import EvidenceError
 from surefoot.evidence import EvidenceSet
@@ -17,7 +20,7 @@ from surefoot.model.check import Check, Evidence
 from surefoot.model.ladder import AnyRung
 from surefoot.model.run import Collection, CollectionOutcome, Judgement, RungResult, RunManifest
 from surefoot.model.status import Status, combine
-from surefoot.paths import RunPaths
+from surefoot.paths import RootPaths, RunPaths
 from surefoot.rungs.base import Rung, View
 from surefoot.rungs.endings import ending_checks
 
@@ -60,7 +63,7 @@ class Judge:
             reason = f"attempt {number} cannot be read: {error}"
             return without_evidence(rung, spec, Status.INCONCLUSIVE, reason, attempt=number)
         needs = only_below(self.manifest.inputs.ladder, spec.rung, evidence)
-        status, judgement, reason = _judge(rung, spec, attempt, self.manifest, needs)
+        status, judgement, reason = self._judge(spec, attempt, needs)
         if status is Status.PASSED:
             evidence[rung.name] = attempt.evidence
         collection = attempt.collection
@@ -77,68 +80,71 @@ class Judge:
             judgement=judgement,
         )
 
+    def _judge(
+        self, spec: AnyRung, attempt: Attempt, needs: Mapping[str, EvidenceSet]
+    ) -> tuple[Status, Judgement, str]:
+        collection, evidence = attempt.collection, attempt.evidence
+        if collection is None:
+            reason = "collecting never ended (killed, or still going on): resume the run"
+            return Status.INCONCLUSIVE, Judgement(), reason
+        if collection.outcome is CollectionOutcome.ABORTED:
+            return Status.INCONCLUSIVE, Judgement(), f"ABORTED: {collection.error}"
+        planner = Planner(self.manifest, RootPaths(Path(self.manifest.inputs.cluster.root)), self.rungs)
+        checks = [_belongs(planner, spec, attempt, needs), _intact(evidence, collection)]
+        if any(check.status is not Status.PASSED for check in checks):
+            return _conclude(checks, Judgement())  # what damaged evidence says is beside the point
+        if collection.outcome is CollectionOutcome.BROKEN:
+            checks.append(_broken(collection, evidence))
+        own = Judgement()
+        try:
+            checks += ending_checks(evidence)
+            if collection.outcome is CollectionOutcome.COMPLETE:
+                view = View(evidence=evidence, inputs=self.manifest.inputs, spec=spec, needs=needs)
+                rung = self.rungs[spec.rung]
+                own = rung.judge(rung.read(view), view)
+        except EvidenceError as error:
+            checks.append(_unreadable(error, evidence))
+        except Exception as error:  # noqa: BLE001 - whatever a damaged file does to a parser, it is no pass and no crash
+            checks.append(_our_fault(error))
+        return _conclude(checks, own)
 
-def _judge(
-    rung: Rung[Any, Any], spec: AnyRung, attempt: Attempt, manifest: RunManifest, needs: Mapping[str, EvidenceSet]
-) -> tuple[Status, Judgement, str]:
-    collection, evidence = attempt.collection, attempt.evidence
-    if collection is None:
-        reason = "collecting never ended (killed, or still going on): resume the run"
-        return Status.INCONCLUSIVE, Judgement(), reason
-    if collection.outcome is CollectionOutcome.ABORTED:
-        return Status.INCONCLUSIVE, Judgement(), f"ABORTED: {collection.error}"
-    checks = [_belongs(attempt, manifest, rung, spec, needs), _intact(evidence, collection)]
-    if collection.outcome is CollectionOutcome.BROKEN:
-        checks.append(_broken(collection, evidence))
-    own = Judgement()
-    try:
-        checks += ending_checks(evidence)
-        if collection.outcome is CollectionOutcome.COMPLETE:
-            view = View(evidence=evidence, inputs=manifest.inputs, spec=spec, needs=needs)
-            own = rung.judge(rung.read(view), view)
-    except EvidenceError as error:
-        checks.append(_unreadable(error, evidence))
-    except Exception as error:  # noqa: BLE001 - whatever a damaged file does to a parser, it is no pass and no crash
-        checks.append(_our_fault(error))
-    all_checks = (*checks, *own.checks)
-    status = combine(check.status for check in all_checks)
+
+def _conclude(checks: list[Check], own: Judgement) -> tuple[Status, Judgement, str]:
+    """Status, judgement and reason from the checks that every rung has and the rung's own."""
+    everything = (*checks, *own.checks)
+    status = combine(check.status for check in everything)
     reason = ""
     if status is Status.PASSED and not own.checks:
         status, reason = Status.INCONCLUSIVE, "the rung made no check of its own"
     elif status is not Status.PASSED:
-        reason = next(f"{c.claim}: {c.actual or c.status}" for c in all_checks if c.status is status)
-    return status, own.model_copy(update={"checks": all_checks}), reason
+        reason = next(f"{c.claim}: {c.actual or c.status}" for c in everything if c.status is status)
+    return status, own.model_copy(update={"checks": everything}), reason
 
 
-def _belongs(
-    attempt: Attempt,
-    manifest: RunManifest,
-    rung: Rung[Any, Any],
-    spec: AnyRung,
-    needs: Mapping[str, EvidenceSet],
-) -> Check:
-    """The attempt is one of this run, at this rung, with the inputs that the run has now."""
-    plan = attempt.evidence.plan
-    asked = configuration_digests(rung, spec, manifest.inputs)
-    for name in plan.inputs:
-        if name.startswith(EVIDENCE_OF):
-            need = name.removeprefix(EVIDENCE_OF)
-            asked[name] = needs[need].plan.nonce if need in needs else "absent"
-    problems = [f"{name} changed" for name in changed(plan.inputs, asked)]
-    expected: dict[str, tuple[object, object]] = {
-        "run": (plan.run_id, manifest.run_id),
-        "rung": (plan.rung, rung.name),
-        "attempt": (plan.attempt, attempt.number),
-    }
-    problems += [
-        f"{name} is {found!r}, not {wanted!r}" for name, (found, wanted) in expected.items() if found != wanted
-    ]
+def _belongs(planner: Planner, spec: AnyRung, attempt: Attempt, needs: Mapping[str, EvidenceSet]) -> Check:
+    """The attempt is one of this run, and it asked what the run's inputs ask today.
+
+    Planning is pure, so it is done again, with the attempt's nonce. Only where the evidence was
+    collected by other code (whose plans may look different) are digests of the inputs all there is
+    to compare.
+    """
+    plan, manifest = attempt.evidence.plan, planner.manifest
+    try:
+        again = planner.plan(spec, attempt.number, needs, plan.nonce)
+    except (EvidenceError, KeyError) as error:
+        problems = [f"cannot be planned again: {error}"]
+    else:
+        problems = [f"{name} changed" for name in changed(plan.inputs, again.inputs)]
+        other_code = manifest.inputs.code_digest != package.code_digest()
+        compared = {"run_id", "rung", "attempt"} if other_code else {"run_id", "rung", "attempt", "steps", "expect"}
+        before, now = (p.model_dump(mode="json", include=compared) for p in (plan, again))
+        problems += [] if problems else differences(before, now)
     return Check(
         id="evidence.belongs",
         claim="the evidence was collected for this run, this rung and these inputs",
         status=Status.INCONCLUSIVE if problems else Status.PASSED,
-        expected="same inputs",
-        actual="; ".join(problems) or "same inputs",
+        expected="as these inputs ask",
+        actual="; ".join(problems[:5]) or "as these inputs ask",
         evidence=(attempt.evidence.ref("plan.json"),) if "plan.json" in attempt.evidence else (),
         next_action="run this rung again with today's inputs: --resume RUN" if problems else "",
     )

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import surefoot
@@ -27,10 +28,21 @@ class Package:
         return tree_digest(dict(self.digests))
 
 
+def _code() -> dict[str, str]:
+    source = Path(surefoot.__file__).parent
+    return {f"src/surefoot/{name}": digest for name, digest in tree_files(source).items()}
+
+
+@cache
+def code_digest() -> str:
+    """Tree digest of the code that runs now."""
+    return tree_digest(_code())
+
+
 def build(configuration: Mapping[str, Record]) -> Package:
     """The running code and this configuration (name → record)."""
     source = Path(surefoot.__file__).parent
-    code = {f"src/surefoot/{name}": digest for name, digest in tree_files(source).items()}
+    code = _code()
     files: dict[str, Path | bytes] = {name: source / name.removeprefix("src/surefoot/") for name in code}
     config = {
         f"config/{name}.json": (json.dumps(record.canonical(), indent=1, sort_keys=True) + "\n").encode()

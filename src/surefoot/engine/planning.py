@@ -11,7 +11,7 @@ from surefoot.engine.inputs import EVIDENCE_OF, RecordedNeeds, configuration_dig
 from surefoot.evidence import EvidenceSet
 from surefoot.model.ladder import AnyRung
 from surefoot.model.run import Plan, RunManifest
-from surefoot.paths import RootPaths, RunPaths
+from surefoot.paths import RootPaths
 from surefoot.rungs.base import PlanContext, Rung
 
 
@@ -21,25 +21,24 @@ class Planner:
 
     manifest: RunManifest
     root: RootPaths
-    run_paths: RunPaths
     rungs: Mapping[str, Rung[Any, Any]]
 
-    def plan(self, spec: AnyRung, number: int, evidence: Mapping[str, EvidenceSet]) -> Plan:
+    def plan(self, spec: AnyRung, number: int, evidence: Mapping[str, EvidenceSet], nonce: str | None = None) -> Plan:
         """The plan of attempt `number`, given the evidence of the rungs that PASSED.
 
-        Pure but for its nonce. Raises EvidenceError where a rung below left something unreadable,
-        KeyError where a rung below is needed that has no evidence yet.
+        Pure but for the nonce, where none is given. Raises EvidenceError where a rung below left
+        something unreadable, KeyError where a rung below is needed that has no evidence yet.
         """
         rung = self.rungs[spec.rung]
         needs = RecordedNeeds(only_below(self.manifest.inputs.ladder, spec.rung, evidence))
-        nonce = secrets.token_hex(8)
+        nonce = nonce or secrets.token_hex(8)
         asked = rung.plan(
             PlanContext(
                 run_id=self.manifest.run_id,
                 inputs=self.manifest.inputs,
                 spec=spec,
                 root=self.root,
-                attempt=self.run_paths.rung(spec.rung).attempt(number),
+                attempt=self.root.run(self.manifest.run_id).rung(spec.rung).attempt(number),
                 nonce=nonce,
                 python=self.manifest.inputs.cluster.python,
                 needs=needs,

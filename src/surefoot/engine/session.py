@@ -55,7 +55,7 @@ class Session:
 
     def planner(self, rungs: Mapping[str, Rung[Any, Any]]) -> Planner:
         """Plans attempts of this run."""
-        return Planner(self.manifest, self.root, self.run_paths, rungs)
+        return Planner(self.manifest, self.root, rungs)
 
     def climb(
         self, rungs: Mapping[str, Rung[Any, Any]], selected: frozenset[str], emit: Callable[[Event], None]

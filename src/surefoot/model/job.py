@@ -74,7 +74,7 @@ class RankExit(Record):
     """How one rank ended. Exactly one of the two is set."""
 
     rank: int = Field(ge=0)
-    host: str
+    host: str = Field(min_length=1)
     exit_code: int | None = None
     signal: int | None = None
 

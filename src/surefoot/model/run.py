@@ -78,7 +78,7 @@ class Plan(Record):
     run_id: str
     rung: str
     attempt: int = Field(ge=1)
-    nonce: str
+    nonce: str = Field(min_length=8)
     """Random, new for each attempt; every piece of evidence carries it."""
     steps: tuple[Step, ...] = ()
     expect: dict[str, Any] = {}

@@ -80,6 +80,8 @@ def _job(evidence: EvidenceSet, spec: JobSpec, claim: str) -> Check:
     if [rank.rank for rank in done.ranks] != list(range(spec.world_size)):
         problem = f"lists ranks {[rank.rank for rank in done.ranks]}, asked for were 0 to {spec.world_size - 1}"
         raise EvidenceError(problem, file=name)
+    for host in sorted({rank.host for rank in done.ranks}):
+        evidence.blob(f"raw/{spec.name}/{spec.name}-{done.id}-{host}.out")  # what it printed was kept
     bad = [rank for rank in done.ranks if not _as_expected(rank, spec.expect)]
     wanted_state = JobState.COMPLETED if spec.expect == ExpectedExit() else JobState.FAILED
     passed = not bad and done.state is wanted_state
