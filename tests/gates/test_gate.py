@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from answer_sets import CATEGORIES, SEED_POLICY, WRONG, answer, answer_set, with_counts
+from surefoot.gates.explain import explanation, headline
 from surefoot.gates.gate import RULES, decide
 from surefoot.gates.pairing import category_counts
 from surefoot.model.score import Answer, AnswerSet, Outcome
@@ -85,6 +86,12 @@ def test_the_adapter_that_lost_json_meets_the_seeds_rules_and_the_verdict_says_w
     hidden = "json_extraction 10 → 7 of 10: lost capability hidden by a better average (lenient 1.00 → 0.70)"
     assert verdict.warnings == (hidden,)
     assert hidden in verdict.explanation
+
+
+def test_the_headline_of_nothing_is_no_win() -> None:
+    assert headline(()) == "no paired answers"
+    assert explanation(()) == "No paired answers: there is nothing to explain."
+    assert headline(category_counts(BASE, with_counts("adapter", 0, 8, 10))) == "0 gained, 0 lost of 50"
 
 
 def test_losing_form_only_is_told_apart_from_losing_capability() -> None:

@@ -29,7 +29,7 @@ def test_go_is_passed_with_a_check_for_each_rule() -> None:
     assert [check.id for check in judgement.checks] == rules
     assert judgement.verdict is not None
     assert judgement.verdict.decision is Decision.GO
-    assert judgement.summary.startswith("GO: 29 gained, 0 lost of 50, all classification")
+    assert judgement.summary == "GO: 29 gained, 0 lost of 50, a formatting win"
     floor = next(check for check in judgement.checks if check.id == "gate.min_machine_accuracy")
     assert (floor.expected, floor.actual, floor.unit) == (0.8, 0.94, "share")
     assert floor.evidence[0].file == f"rungs/evaluate/attempt-001/{FOLDER}/answers-base.rank-0.jsonl"
@@ -50,7 +50,7 @@ def test_a_category_that_lost_is_a_warning_beside_go() -> None:
     assert judgement.verdict is not None
     assert judgement.verdict.decision is Decision.GO
     assert judgement.details["warnings"] == list(judgement.verdict.warnings)
-    assert "json_extraction 10 → 7" in judgement.summary
+    assert judgement.summary == "GO: 30 gained, 3 lost of 50, a formatting win; worse: json_extraction 10 → 7"
 
 
 def test_the_plan_pins_the_policy_and_runs_nothing() -> None:

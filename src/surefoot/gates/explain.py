@@ -54,6 +54,20 @@ def explanation(categories: Sequence[CategoryCount]) -> str:
     return "; ".join(sentences) + "."
 
 
+def headline(categories: Sequence[CategoryCount]) -> str:
+    """The explanation in one short line: what was gained and lost, whether it is form only, who got worse."""
+    gained, lost, items = (_sum(categories, name) for name in ("gained", "lost", "items"))
+    if not items:
+        return "no paired answers"
+    text = f"{gained} gained, {lost} lost of {items}"
+    if "a formatting win" in _kind_of_gain(categories):
+        text += ", a formatting win"
+    worse = [
+        f"{c.category} {c.base_correct} → {c.adapter_correct}" for c in categories if c.adapter_correct < c.base_correct
+    ]
+    return text + (f"; worse: {', '.join(worse)}" if worse else "")
+
+
 def _where(categories: Sequence[CategoryCount], gained: int, lost: int) -> str:
     """``, all classification`` or the split of the gains and losses."""
     gaining = [c for c in categories if c.gained]

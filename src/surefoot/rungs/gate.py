@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from surefoot.evaluation.records import MODELS
 from surefoot.evidence import EvidenceSet
+from surefoot.gates.explain import headline
 from surefoot.gates.gate import decide
 from surefoot.model.check import Check, Evidence
 from surefoot.model.ladder import Gate
@@ -80,13 +81,19 @@ class GateRung(Rung[Gate, GateFacts]):
         return Judgement(
             checks=tuple(checks),
             verdict=verdict,
-            summary=f"{verdict.decision.value.replace('_', ' ')}: {verdict.explanation}",
+            summary=_summary(verdict),
             details={
                 "categories": [count.canonical() for count in verdict.categories],
                 "warnings": list(verdict.warnings),
                 "requires_human_review": verdict.requires_human_review,
             },
         )
+
+
+def _summary(verdict: Verdict) -> str:
+    """``GO: 29 gained, 0 lost of 50, a formatting win``."""
+    undecided = verdict.decision is Decision.INCONCLUSIVE
+    return f"{verdict.decision.value}: {verdict.explanation if undecided else headline(verdict.categories)}"
 
 
 def verdict_on(evaluation: EvaluateFacts, view: View) -> Verdict:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from surefoot.gates.explain import headline
 from surefoot.model.check import Check, Evidence
 from surefoot.model.ladder import Review
 from surefoot.model.run import Judgement
@@ -23,7 +24,7 @@ from surefoot.rungs.finetune_facts import JOB as TRAIN
 from surefoot.rungs.finetune_facts import LOG, RankTrain
 from surefoot.rungs.gate import answer_refs, verdict_on
 from surefoot.rungs.judging import Said, said
-from surefoot.rungs.review_proposal import proposals
+from surefoot.rungs.review_proposal import NOTHING, proposals
 from surefoot.training.assets import StagedAssets
 
 BELOW = ("cache", "finetune", "evaluate", "gate")
@@ -90,9 +91,8 @@ class ReviewRung(Rung[Review, ReviewFacts]):
         return Judgement(
             checks=checks,
             verdict=verdict,
-            summary=f"ready for a person to decide: {verdict.explanation}"
-            if pending
-            else f"complete; the policy asks for no person: {verdict.explanation}",
+            summary=f"{'ready for a person to decide' if pending else 'complete, no person asked for'}: "
+            f"{headline(verdict.categories)}; {_counted(proposed)}",
             details={
                 "lineage": lineage(facts, view),
                 "proposal": proposed,
@@ -102,6 +102,11 @@ class ReviewRung(Rung[Review, ReviewFacts]):
                 "decision": "pending human review" if pending else "no human review required by the policy",
             },
         )
+
+
+def _counted(proposed: list[dict[str, Any]]) -> str:
+    real = sum(proposal["parameter"] != NOTHING for proposal in proposed)
+    return f"{real} proposal{'' if real == 1 else 's'}"
 
 
 def lineage(facts: ReviewFacts, view: View) -> dict[str, Any]:

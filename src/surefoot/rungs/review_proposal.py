@@ -21,6 +21,10 @@ CONFIDENCE = 0.95
 _Z = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)
 
 
+NOTHING = "(none)"
+"""Parameter of the one entry that says that nothing is proposed."""
+
+
 @dataclass(frozen=True)
 class Proposal:
     """One parameter to change."""
@@ -36,7 +40,7 @@ def proposals(recipe: Recipe, losses: Sequence[float], categories: Sequence[Cate
     found = [*_lost(recipe, categories), *_inert(recipe, losses, categories), *_loss(recipe, losses)]
     found += _resolution(categories)
     if not found:
-        found = [Proposal("(none)", "-", "-", "no figure of this run calls for another value")]
+        found = [Proposal(NOTHING, "-", "-", "no figure of this run calls for another value")]
     return [asdict(proposal) for proposal in found]
 
 
