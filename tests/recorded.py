@@ -61,7 +61,12 @@ def job_files(plan: Plan, spec: JobSpec, data: list[dict[str, Any]], *, seconds:
     job = Job(id=f"id-{spec.name}", spec=spec, submitted_at=START)
     ends = tuple(RankExit(rank=r, host="node-a", exit_code=0) for r in range(spec.world_size))
     done = JobDone(
-        id=job.id, name=spec.name, state=JobState.COMPLETED, started_at=START + 1, ended_at=START + 1 + seconds, ranks=ends
+        id=job.id,
+        name=spec.name,
+        state=JobState.COMPLETED,
+        started_at=START + 1,
+        ended_at=START + 1 + seconds,
+        ranks=ends,
     )
     files = {
         "request.json": spec.request,

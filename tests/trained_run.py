@@ -10,7 +10,6 @@ from pathlib import Path
 
 import recorded
 import staged_run
-
 from surefoot.files import tree_digest
 from surefoot.model.ladder import Cache, Finetune, Ladder
 from surefoot.rungs.cache import staged_assets

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+
 import recorded
 import staged_run
-
 from surefoot.errors import EvidenceError, RequestError
 from surefoot.model.status import Status
 from surefoot.rungs.cache import staged_assets

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 import recorded
 import trained_run
-from trained_run import edit_line, sign
-
 from surefoot.errors import EvidenceError
 from surefoot.files import tree_digest
 from surefoot.model.status import Status
 from surefoot.rungs.finetune import RUNG, adapter_files, adapter_of
+from trained_run import edit_line, sign
 
 RANK = ("raw/finetune/rank-0.json", "raw/finetune/rank-1.json")
 LOG = "raw/finetune/train.jsonl"
@@ -54,48 +54,6 @@ def test_without_evidence_of_the_cache_nothing_is_planned_or_proved(run: recorde
         recorded.plan_of(RUNG, run.spec, run.inputs, tmp_path, nonce="n", needs={})
 
 
-Damage = Callable[[recorded.Recorded], object]
-
-DAMAGES: dict[str, tuple[Damage, str]] = {
-    "a step twice": (lambda r: edit_line(r, "train.jsonl", 11, "step", to=9), "finetune.steps"),
-    "a step in the wrong epoch": (lambda r: edit_line(r, "train.jsonl", 32, "epoch", to=1), "finetune.steps"),
-    "totals of fewer steps": (lambda r: edit_line(r, "train.jsonl", -1, "steps", to=89), "finetune.steps"),
-    "a rank that stopped early": (lambda r: r.edit(RANK[1], "data", "steps", to=89), "finetune.steps"),
-    "a rank with another loss": (lambda r: r.edit(RANK[1], "data", "last_loss", to=0.5), "finetune.steps"),
-    "a row learned twice": (lambda r: _repeat_row(r), "finetune.samples"),
-    "a row left out": (lambda r: _drop_row(r), "finetune.samples"),
-    "ranks' rows exchanged": (lambda r: _exchange_samples(r), "finetune.samples"),
-    "samples counted wrong": (lambda r: edit_line(r, "train.jsonl", 5, "samples", to=7), "finetune.samples"),
-    "tokens that do not add up": (lambda r: edit_line(r, "train.jsonl", -1, "tokens", to=1), "finetune.totals"),
-    "a rank's tokens zeroed": (lambda r: r.edit(RANK[0], "data", "tokens", to=0), "finetune.totals"),
-    "a rank's samples zeroed": (lambda r: r.edit(RANK[0], "data", "samples", to=0), "finetune.totals"),
-    "a faster rate than tokens / seconds": (lambda r: edit_line(r, "train.jsonl", 3, "tokens_per_s", to=9e9), "finetune.times"),  # fmt: skip
-    "a loop longer than its job": (lambda r: edit_line(r, "train.jsonl", -1, "seconds", to=4000.0), "finetune.times"),
-    "a loop shorter than its steps": (lambda r: edit_line(r, "train.jsonl", -1, "seconds", to=0.1), "finetune.times"),
-    "a phase longer than its step": (lambda r: edit_line(r, "train.jsonl", 3, "time", "forward_s", to=9.0), "finetune.times"),  # fmt: skip
-    "a phase zeroed": (lambda r: edit_line(r, "train.jsonl", 3, "time", "forward_s", to=0.0), "finetune.times"),
-    "another learning rate": (lambda r: edit_line(r, "train.jsonl", 50, "learning_rate", to=1e-3), "finetune.learning_rate"),  # fmt: skip
-    "a dead gradient": (lambda r: edit_line(r, "train.jsonl", 50, "grad_norm", to=0.0), "finetune.gradients"),
-    "another world size": (lambda r: edit_line(r, "train.jsonl", 1, "world_size", to=4), "finetune.recipe"),
-    "another micro-batch": (lambda r: edit_line(r, "train.jsonl", 1, "micro_batch_size", to=2), "finetune.recipe"),
-    "another recipe": (lambda r: edit_line(r, "train.jsonl", 1, "recipe_digest", to=OTHER), "finetune.recipe"),
-    "another dtype": (lambda r: edit_line(r, "train.jsonl", 1, "compute_dtype", to="bfloat16"), "finetune.recipe"),
-    "another seed on one rank": (lambda r: r.edit(RANK[1], "data", "seed", to=7), "finetune.recipe"),
-    "another device": (lambda r: r.edit(RANK[1], "data", "device", to="cuda"), "finetune.devices"),
-    "other software on one rank": (lambda r: r.edit(RANK[1], "data", "versions", to={"torch": "1"}), "finetune.devices"),
-    "another base": (lambda r: r.edit(RANK[1], "data", "base_digest", to=OTHER), "finetune.base"),
-    "other data": (lambda r: r.edit(RANK[0], "data", "data_digest", to=OTHER), "finetune.data"),
-    "other parameters on one rank": (lambda r: r.edit(RANK[1], "data", "parameter_digest", to=OTHER), "finetune.adapter.same_on_all_ranks"),  # fmt: skip
-    "another adapter read by one rank": (lambda r: r.edit(RANK[1], "data", "adapter_digest", to=OTHER), "finetune.adapter.files"),  # fmt: skip
-    "other parameters counted": (lambda r: r.edit(RANK[1], "data", "trainable_parameters", to=161), "finetune.adapter.form"),  # fmt: skip
-    "another norm": (lambda r: r.edit(RANK[1], "data", "lora_b_norm", to=0.0), "finetune.adapter.learned"),
-    "another rank of LoRA": (lambda r: r.edit(CONFIG, "r", to=16), "finetune.adapter.form"),
-    "an adapter of another base": (lambda r: r.edit(CONFIG, "base_model_name_or_path", to="/x"), "finetune.adapter.form"),
-    "a byte of the weights": (lambda r: _flip_last_byte(r), "finetune.adapter.same_on_all_ranks"),
-    "a file beside the adapter": (lambda r: r.files.update({CONFIG + ".x": b"x"}), "finetune.adapter.files"),
-}
-
-
 def _rows(run: recorded.Recorded, rank: int) -> list[dict[str, list[int]]]:
     return [json.loads(line) for line in run.files[f"raw/finetune/samples-{rank}.jsonl"].decode().splitlines()]
 
@@ -129,6 +87,72 @@ def _flip_last_byte(run: recorded.Recorded) -> None:
     run.files[WEIGHTS] = bytes(data)
 
 
+Damage = Callable[[recorded.Recorded], object]
+
+DAMAGES: dict[str, tuple[Damage, str]] = {
+    "a step twice": (lambda r: edit_line(r, "train.jsonl", 11, "step", to=9), "finetune.steps"),
+    "a step in the wrong epoch": (lambda r: edit_line(r, "train.jsonl", 32, "epoch", to=1), "finetune.steps"),
+    "totals of fewer steps": (lambda r: edit_line(r, "train.jsonl", -1, "steps", to=89), "finetune.steps"),
+    "a rank that stopped early": (lambda r: r.edit(RANK[1], "data", "steps", to=89), "finetune.steps"),
+    "a rank with another loss": (lambda r: r.edit(RANK[1], "data", "last_loss", to=0.5), "finetune.steps"),
+    "a row learned twice": (_repeat_row, "finetune.samples"),
+    "a row left out": (_drop_row, "finetune.samples"),
+    "ranks' rows exchanged": (_exchange_samples, "finetune.samples"),
+    "samples counted wrong": (lambda r: edit_line(r, "train.jsonl", 5, "samples", to=7), "finetune.samples"),
+    "tokens that do not add up": (lambda r: edit_line(r, "train.jsonl", -1, "tokens", to=1), "finetune.totals"),
+    "a rank's tokens zeroed": (lambda r: r.edit(RANK[0], "data", "tokens", to=0), "finetune.totals"),
+    "a rank's samples zeroed": (lambda r: r.edit(RANK[0], "data", "samples", to=0), "finetune.totals"),
+    "a faster rate than tokens / seconds": (
+        lambda r: edit_line(r, "train.jsonl", 3, "tokens_per_s", to=9e9),
+        "finetune.times",
+    ),
+    "a loop longer than its job": (lambda r: edit_line(r, "train.jsonl", -1, "seconds", to=4000.0), "finetune.times"),
+    "a loop shorter than its steps": (lambda r: edit_line(r, "train.jsonl", -1, "seconds", to=0.1), "finetune.times"),
+    "a phase longer than its step": (
+        lambda r: edit_line(r, "train.jsonl", 3, "time", "forward_s", to=9.0),
+        "finetune.times",
+    ),
+    "a phase zeroed": (lambda r: edit_line(r, "train.jsonl", 3, "time", "forward_s", to=0.0), "finetune.times"),
+    "another learning rate": (
+        lambda r: edit_line(r, "train.jsonl", 50, "learning_rate", to=1e-3),
+        "finetune.learning_rate",
+    ),
+    "a dead gradient": (lambda r: edit_line(r, "train.jsonl", 50, "grad_norm", to=0.0), "finetune.gradients"),
+    "another world size": (lambda r: edit_line(r, "train.jsonl", 1, "world_size", to=4), "finetune.recipe"),
+    "another micro-batch": (lambda r: edit_line(r, "train.jsonl", 1, "micro_batch_size", to=2), "finetune.recipe"),
+    "another recipe": (lambda r: edit_line(r, "train.jsonl", 1, "recipe_digest", to=OTHER), "finetune.recipe"),
+    "another dtype": (lambda r: edit_line(r, "train.jsonl", 1, "compute_dtype", to="bfloat16"), "finetune.recipe"),
+    "another seed on one rank": (lambda r: r.edit(RANK[1], "data", "seed", to=7), "finetune.recipe"),
+    "another device": (lambda r: r.edit(RANK[1], "data", "device", to="cuda"), "finetune.devices"),
+    "other software on one rank": (
+        lambda r: r.edit(RANK[1], "data", "versions", to={"torch": "1"}),
+        "finetune.devices",
+    ),
+    "another base": (lambda r: r.edit(RANK[1], "data", "base_digest", to=OTHER), "finetune.base"),
+    "other data": (lambda r: r.edit(RANK[0], "data", "data_digest", to=OTHER), "finetune.data"),
+    "other parameters on one rank": (
+        lambda r: r.edit(RANK[1], "data", "parameter_digest", to=OTHER),
+        "finetune.adapter.same_on_all_ranks",
+    ),
+    "another adapter read by one rank": (
+        lambda r: r.edit(RANK[1], "data", "adapter_digest", to=OTHER),
+        "finetune.adapter.files",
+    ),
+    "other parameters counted": (
+        lambda r: r.edit(RANK[1], "data", "trainable_parameters", to=161),
+        "finetune.adapter.form",
+    ),
+    "another norm": (lambda r: r.edit(RANK[1], "data", "lora_b_norm", to=0.0), "finetune.adapter.learned"),
+    "another rank of LoRA": (lambda r: r.edit(CONFIG, "r", to=16), "finetune.adapter.form"),
+    "an adapter of another base": (
+        lambda r: r.edit(CONFIG, "base_model_name_or_path", to="/x"),
+        "finetune.adapter.form",
+    ),
+    "a byte of the weights": (_flip_last_byte, "finetune.adapter.same_on_all_ranks"),
+    "a file beside the adapter": (lambda r: r.files.update({CONFIG + ".x": b"x"}), "finetune.adapter.files"),
+}
+
+
 @pytest.mark.parametrize("name", DAMAGES)
 def test_damage_is_found_by_the_check_that_speaks_of_it(run: recorded.Recorded, name: str) -> None:
     damage, check = DAMAGES[name]
@@ -145,7 +169,9 @@ def test_a_loss_that_does_not_fall_by_the_margin_fails(tmp_path: Path, falling: 
     assert trained_run.trained(tmp_path, falling=falling).failed() == {"finetune.loss_fell"}
 
 
-@pytest.mark.parametrize("name", [LOG, WEIGHTS, CONFIG, *RANK, "raw/finetune/samples-1.jsonl", "raw/finetune/done.json"])
+@pytest.mark.parametrize(
+    "name", [LOG, WEIGHTS, CONFIG, *RANK, "raw/finetune/samples-1.jsonl", "raw/finetune/done.json"]
+)
 @pytest.mark.parametrize("damage", ["delete", "empty", "half"])
 def test_no_file_can_be_missing_empty_or_cut(run: recorded.Recorded, name: str, damage: str) -> None:
     if damage == "delete":

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import json
 import string
 from collections.abc import Iterator, Mapping, Sequence
@@ -123,22 +124,23 @@ def _json_list(path: Path, text: str) -> Iterator[RawRow]:
 
 
 def _csv(path: Path, text: str) -> Iterator[RawRow]:
-    reader = csv.DictReader(text.splitlines(keepends=True), strict=True)
-    while True:
-        start = reader.line_num + 1
-        try:
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    start = 1
+    try:
+        header = reader.fieldnames or ()  # reads the first line
+        while True:
+            start = reader.line_num + 1
             columns = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            raise RequestError(f"{path}:{start}: not valid CSV: {error}") from error
-        where = f"{path}:{max(start, 2)}"
-        if None in columns or None in columns.values():
-            raise RequestError(
-                f"{where}: {'more' if None in columns else 'fewer'} fields than the header's {len(reader.fieldnames or ())}",
-                next_action="quote fields that hold commas or line ends",
-            )
-        yield RawRow(where, columns)
+            if None in columns or None in columns.values():
+                raise RequestError(
+                    f"{path}:{start}: {'more' if None in columns else 'fewer'} fields than the header's {len(header)}",
+                    next_action="quote fields that hold commas or line ends",
+                )
+            yield RawRow(f"{path}:{start}", columns)
+    except StopIteration:
+        return
+    except csv.Error as error:
+        raise RequestError(f"{path}:{start}: not valid CSV: {error}") from error
 
 
 _READERS = {"jsonl": _json_lines, "json": _json_list, "csv": _csv}

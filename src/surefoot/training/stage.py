@@ -7,11 +7,13 @@ which training rows were left out because their prompt is an evaluation prompt.
 
 from __future__ import annotations
 
+import hashlib
+import importlib.util
 import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from surefoot.errors import RequestError
+from surefoot.errors import MachineryError, RequestError
 from surefoot.files import sha256_file, tree_digest, tree_files, write_atomic
 from surefoot.model.recipe import TaskSource
 from surefoot.model.score import Task
@@ -85,10 +87,6 @@ def stage_base(source: str, cache: Path) -> StagedAsset:
 
 def _hub_rows(name: str) -> list[RawRow]:
     """Rows of ``ORG/DATASET[@revision][:split]``. Raises RequestError or MachineryError."""
-    import importlib.util
-
-    from surefoot.errors import MachineryError
-
     if importlib.util.find_spec("datasets") is None:
         raise RequestError(
             f"hf:{name}: hf: data needs the Python package datasets on the node that stages it",
@@ -114,8 +112,6 @@ def load_tasks(source: TaskSource) -> tuple[list[Task], str]:
         name = source.source.removeprefix("hf:")
         rows = _hub_rows(name)
         content = "".join(json.dumps(row.columns, sort_keys=True, default=str) + "\n" for row in rows)
-        import hashlib
-
         return tasks_of(rows, source, name=name), hashlib.sha256(content.encode()).hexdigest()
     if source.source.startswith("builtin:"):
         path = builtin_path(source.source.removeprefix("builtin:"), kind="data")
