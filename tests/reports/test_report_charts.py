@@ -107,6 +107,11 @@ def test_bars_are_as_long_as_their_share_and_carry_their_counts() -> None:
     assert {"5 / 10", "10 / 10"} <= set(texts(svg))
 
 
+def test_the_loss_curve_tells_its_first_and_its_last_value() -> None:
+    told = texts(charts.loss_curve([LossPoint(1, 2.5, None), LossPoint(2, 0.125, None)]))
+    assert "first step 2.50, last step 0.125" in told
+
+
 def test_a_category_without_items_says_so_and_has_no_bar() -> None:
     svg = charts.category_bars(
         [

@@ -150,7 +150,7 @@ def _spread(wanted: Sequence[float], *, low: float, high: float) -> list[float]:
 
 
 def _lines(series: Sequence[Series], x: Axis, y: Axis) -> list[Markup]:
-    """Lines with their points, and each line's name at its right end."""
+    """Lines with their points, and each line's name (where it has one) at its right end."""
     parts: list[Markup] = []
     ends = [y.at(s.points[-1][1]) for s in series]
     for line, end, label_y in zip(series, ends, _spread(ends, low=y.end, high=y.start), strict=True):
@@ -163,6 +163,8 @@ def _lines(series: Sequence[Series], x: Axis, y: Axis) -> list[Markup]:
             _tag("circle", _tag("title", tip), cx=px, cy=py, r=3, class_=f"{dot} {line.style}")
             for (px, py), (_, _, tip) in zip(pixels, line.points, strict=True)
         ]
+        if not line.name:
+            continue
         right = pixels[-1][0]
         leader = [(right + 5, end), (right + 11, label_y), (right + 14, label_y)]
         parts.append(_tag("path", d=_path(leader), class_=f"leader {line.style}"))
@@ -176,7 +178,8 @@ def _marks(marks: Sequence[Mark], x: Axis, y: Axis) -> list[Markup]:
         at = y.at(mark.y)
         parts.append(_tag("line", x1=x.start, x2=x.end, y1=at, y2=at, class_="guide"))
         place = {"x": x.start + 6, "class_": "guide-label"} if mark.above else {"x": x.end, "class_": "guide-label end"}
-        parts.append(_tag("text", mark.label, y=at - 6 if mark.above else at + 15, **place))
+        above = mark.above or at + 18 > y.start  # below it would stand on the axis
+        parts.append(_tag("text", mark.label, y=at - 6 if above else at + 15, **place))
     return parts
 
 
@@ -206,7 +209,7 @@ def _sweep(
     low, high, ticks = _decades(min(values), max(values), lambda v: re.sub(r"\.0+ ", " ", show(v)))
     x = Axis(min(sizes), max(sizes), 62, WIDTH - 114, _size_ticks(min(sizes), max(sizes)), log=True)
     y = Axis(low, high, 262, 34, ticks, log=True)
-    parts = [*_frame(x, y, x_title="message size", y_title=y_title), *_marks(marks, x, y), *_lines(series, x, y)]
+    parts = [*_frame(x, y, x_title="message size", y_title=y_title), *_lines(series, x, y), *_marks(marks, x, y)]
     return _svg(parts, height=304, title=title, description=description)
 
 
@@ -288,17 +291,17 @@ def loss_curve(points: Sequence[LossPoint]) -> Markup:
     losses = [p.loss for p in points]
     low, high = min(0.0, *losses), max(losses) * 1.05 or 1.0
     first, last = points[0].step, max(points[-1].step, points[0].step + 1)
-    x = Axis(first, last, 62, WIDTH - 62, _linear_ticks(first, last))
+    x = Axis(first, last, 62, WIDTH - 16, _linear_ticks(first, last))
     y = Axis(low, high, 262, 34, _linear_ticks(low, high))
     parts = _frame(x, y, x_title="optimiser step", y_title="training loss")
     if window > 1:
         raw = [(x.at(p.step), y.at(p.loss)) for p in _thin(points)]
         parts.append(_tag("path", d=_path(raw), class_="line s0 faint"))
     drawn = tuple((float(p.step), p.loss, f"step {p.step:,}: loss {figure(p.loss)}") for p in _thin(smooth))
-    parts += _lines([Series(figure(losses[-1]), drawn, "s0")], x, y)
-    # Right of the curve, where a falling loss leaves room.
-    place = {"x": x.start + 26, "y": y.at(losses[0]) + 4}
-    parts.append(_tag("text", f"{figure(losses[0])} at step {first:,}", **place, class_="label s0"))
+    parts += _lines([Series("", drawn, "s0")], x, y)
+    # Top right, where a falling loss leaves room.
+    told = f"first step {figure(losses[0])}, last step {figure(losses[-1])}"
+    parts.append(_tag("text", told, x=x.end, y=y.end + 4, class_="label s0 end"))
     return _svg(
         parts, height=304, title="Training loss",
         description=f"From {figure(losses[0])} at step {first} to {figure(losses[-1])} at step {points[-1].step}.",
@@ -311,7 +314,7 @@ def learning_rate(points: Sequence[LossPoint]) -> Markup:
     highest = max((p.learning_rate or 0.0 for p in given), default=0.0)
     if len(given) < 2 or highest <= 0:
         return Markup()
-    x = Axis(given[0].step, given[-1].step, 62, WIDTH - 62, ())
+    x = Axis(given[0].step, given[-1].step, 62, WIDTH - 16, ())
     y = Axis(0, highest, 84, 26, ((0.0, "0"), (highest, f"{highest:.2g}")))
     step = math.ceil(len(given) / _MOST_POINTS)
     kept = [*given[::step], given[-1]]

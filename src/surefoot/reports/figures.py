@@ -57,9 +57,17 @@ def _training(results: Sequence[RungResult]) -> list[KeyFigure]:
     loss = details.training(results).loss
     if not loss:
         return []
-    shown = f"{figure(loss[0].loss)} → {figure(loss[-1].loss)}"
+    shown = f"{figure(loss[0].loss, 2)} → {figure(loss[-1].loss, 2)}"
     return [
-        KeyFigure("loss.last", loss[-1].loss, "", "finetune", "Training loss", shown, f"{loss[-1].step:,} steps"),
+        KeyFigure(
+            "loss.last",
+            loss[-1].loss,
+            "",
+            "finetune",
+            "Training loss, first → last step",
+            shown,
+            f"{loss[-1].step:,} steps",
+        ),
         KeyFigure("loss.first", loss[0].loss, "", "finetune"),
         KeyFigure("steps", loss[-1].step, "steps", "finetune"),
     ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,6 +36,8 @@ MEASUREMENTS_MOST = 120
 CHECKS_MOST = 400
 """Checks of one rung on the page; those that did not pass come first when there are more."""
 TEXT_MOST = 600
+
+_DIGEST = re.compile(r"[0-9a-f]{40,}")
 
 
 @dataclass(frozen=True)
@@ -172,17 +174,16 @@ def _environment() -> Environment:
         "duration": words.duration,
         "moment": words.moment,
         "shorten": _shorten,
+        "one_line": words.one_line,
         "figure": words.figure,
         "rate": words.rate,
         "microseconds": words.microseconds,
         "size": format_size,
         "quoted": lambda value: shlex.quote(str(value)),
-        "compact": lambda value: json.dumps(value, ensure_ascii=False, sort_keys=True),
     }
+    environment.tests["digest"] = lambda value: bool(_DIGEST.fullmatch(str(value)))
     environment.globals |= {
         "evidence_link": evidence_link,
         "value_pair": words.value_pair,
-        "status_words": words.STATUS_WORDS,
-        "Status": Status,
     }
     return environment

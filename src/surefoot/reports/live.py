@@ -23,7 +23,7 @@ from surefoot.model.events import Event, JobChanged, Note, Progress, RungEnded, 
 from surefoot.model.job import JobState
 from surefoot.model.run import RungResult, RunManifest
 from surefoot.model.status import Status
-from surefoot.reports.text import STATUS_GLYPHS, STATUS_STYLES, duration, shorten, terminal_safe
+from surefoot.reports.text import STATUS_GLYPHS, STATUS_STYLES, duration, one_line, terminal_safe
 
 HEARTBEAT_S = 10.0
 """In plain lines, a rung tells of its progress at most this often."""
@@ -54,14 +54,14 @@ class _Row:
         """What it does now: its last progress, else the states of its jobs."""
         waiting = [job for job in self.jobs.values() if job.state is JobState.PENDING]
         if self.last is not None and not waiting:
-            return shorten(terminal_safe(_progress_text(self.last)), 60)
+            return one_line(_progress_text(self.last), 60)
         running = [job for job in self.jobs.values() if not job.state.final]
         if not running:
             return ""
         job = (waiting or running)[-1]
         known = f" {job.job_id}" if job.job_id else ""
         reason = f" ({job.reason})" if job.reason else ""
-        return shorten(terminal_safe(f"job {job.job}{known} {job.state.lower()}{reason}"), 60)
+        return one_line(f"job {job.job}{known} {job.state.lower()}{reason}", 60)
 
     def left_s(self, now: float) -> float | None:
         """Seconds that the running job may still take, from its pace so far; None where there is no pace yet."""
@@ -195,7 +195,7 @@ class LiveLadder:
             return (
                 Text(STATUS_GLYPHS[status], style=STATUS_STYLES[status]),
                 Text(row.name),
-                Text.assemble((status.value, STATUS_STYLES[status]), f"  {shorten(terminal_safe(said), 100)}"),
+                Text.assemble((status.value, STATUS_STYLES[status]), f"  {one_line(said, 100)}"),
                 Text(duration(row.result.duration_s), style="dim"),
             )
         if row.started_at is not None:
@@ -214,5 +214,5 @@ def _ended(result: RungResult) -> Text:
     glyph, style = STATUS_GLYPHS[result.status], STATUS_STYLES[result.status]
     return Text.assemble(
         (f"{glyph} {result.rung}: {result.status.value}", style),
-        f"  {shorten(terminal_safe(said), 200)}".rstrip() + took,
+        f"  {one_line(said, 200)}".rstrip() + took,
     )

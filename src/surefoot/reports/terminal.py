@@ -25,6 +25,7 @@ from surefoot.reports.text import (
     STATUS_GLYPHS,
     STATUS_STYLES,
     duration,
+    one_line,
     shorten,
     terminal_safe,
     value_pair,
@@ -57,7 +58,7 @@ def show(
         table.add_row(
             _status(result.status if result else None),
             Text(terminal_safe(name)),
-            Text(terminal_safe(shorten(said, 200))),
+            Text(one_line(said, 110)),
             Text(duration(result.duration_s if result else None)),
         )
     console.print(table)
@@ -83,9 +84,9 @@ def _status(status: Status | None) -> Text:
 
 def _problem(console: Console, result: RungResult) -> None:
     console.print(Text.assemble(_status(result.status), (f"  {terminal_safe(result.title)}", "bold")))
-    if result.reason:
-        console.print(Padding(Text(terminal_safe(result.reason)), (0, 0, 0, 2)))
     wrong = [c for c in result.judgement.checks if c.status not in (Status.PASSED, Status.SKIPPED)]
+    if result.reason and not wrong:
+        console.print(Padding(Text(terminal_safe(result.reason)), (0, 0, 0, 2)))
     for check in wrong[:CHECKS_MOST]:
         _check(console, check)
     if len(wrong) > CHECKS_MOST:

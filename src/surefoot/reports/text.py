@@ -12,15 +12,6 @@ from surefoot.units import format_duration
 
 MISSING = "-"
 
-STATUS_WORDS: dict[Status, str] = {
-    Status.PASSED: "proved",
-    Status.FAILED: "disproved",
-    Status.INCONCLUSIVE: "not proved either way",
-    Status.ERROR: "the machinery broke",
-    Status.BLOCKED: "a need did not pass",
-    Status.SKIPPED: "asked not to run",
-}
-
 STATUS_GLYPHS: dict[Status, str] = {
     Status.PASSED: "✓",
     Status.FAILED: "✗",
@@ -67,6 +58,12 @@ def terminal_safe(text: str) -> str:
 def shorten(text: str, limit: int) -> str:
     """The first `limit` characters, and how many were left out."""
     return text if len(text) <= limit else f"{text[:limit]} … (+{len(text) - limit:,} characters)"
+
+
+def one_line(text: str, limit: int) -> str:
+    """`text` for a row of a table: safe for a terminal, cut at `limit` characters with an ellipsis."""
+    safe = terminal_safe(text)
+    return safe if len(safe) <= limit else f"{safe[: limit - 1].rstrip()}…"
 
 
 def number(value: object) -> float | None:
@@ -124,7 +121,9 @@ def value_pair(expected: Value, actual: Value, unit: str = "") -> tuple[str, str
 
 def duration(seconds: float | None) -> str:
     """A duration, or "-" where there is none."""
-    return MISSING if seconds is None or seconds < 0 else format_duration(seconds)
+    if seconds is None or seconds < 0:
+        return MISSING
+    return "< 1 ms" if seconds < 1e-3 else format_duration(seconds)
 
 
 def moment(at: float | None) -> str:
