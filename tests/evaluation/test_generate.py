@@ -16,7 +16,7 @@ import torch
 import surefoot
 from answer_sets import SEED_POLICY
 from evaluation_files import gate_view
-from rungs_harness import inputs_of, judged, run_jobs
+from rungs_harness import NONCE, inputs_of, judged, run_jobs
 from surefoot.evaluation.generate import Generator, answer_all, left_pad
 from surefoot.evaluation.records import PROGRAM
 from surefoot.evidence import Blob, EvidenceSet
@@ -136,7 +136,7 @@ def evaluated(root: Path, *, inert: bool) -> View:
     folder = root / "attempt" / "raw" / "evaluate"
     env = {
         "PYTHONPATH": str(Path(surefoot.__file__).parent.parent), "OMP_NUM_THREADS": "1", "SUREFOOT_RUN": "run-1",
-        "SUREFOOT_NONCE": "nonce-1",
+        "SUREFOOT_NONCE": NONCE,
     }  # fmt: skip
     job = JobSpec(
         name="evaluate", argv=(sys.executable, "-m", PROGRAM), folder=str(folder), env=env, request=request,
@@ -150,7 +150,7 @@ def evaluated(root: Path, *, inert: bool) -> View:
         **settings, **digests, "tasks": len(TASKS), "batch1_allowed_differences": 0, "batch1_derivation": "float32",
     }  # fmt: skip
     step = JobsStep(jobs=(job,))
-    plan = Plan(run_id="run-1", rung="evaluate", attempt=1, nonce="nonce-1", steps=(step,), expect=expect)
+    plan = Plan(run_id="run-1", rung="evaluate", attempt=1, nonce=NONCE, steps=(step,), expect=expect)
     run_jobs(step)
     attempt = root / "attempt"
     names = [path for path in attempt.rglob("*") if path.is_file()]
