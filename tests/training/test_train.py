@@ -87,13 +87,13 @@ def test_one_rank_of_eight_is_two_ranks_of_two_with_two_accumulations(tmp_path: 
     train(tmp_path / "one", recipe_of(), 1, tmp_path / "cache")
     train(tmp_path / "two", recipe_of(micro_batch_size=2), 2, tmp_path / "cache")
     for one, two in zip(steps(tmp_path / "one"), steps(tmp_path / "two"), strict=True):
-        assert one["loss"] == pytest.approx(two["loss"], rel=1e-4)
-        assert one["grad_norm"] == pytest.approx(two["grad_norm"], rel=1e-3)
+        assert one["loss"] == pytest.approx(two["loss"], rel=1e-5)
+        assert one["grad_norm"] == pytest.approx(two["grad_norm"], rel=1e-4)
         assert [one[k] for k in ("samples", "tokens", "target_tokens")] == [two[k] for k in ("samples", "tokens", "target_tokens")]  # fmt: skip
     one_adapter, two_adapter = adapter(tmp_path / "one"), adapter(tmp_path / "two")
     assert one_adapter.keys() == two_adapter.keys()
     for name, values in one_adapter.items():
-        assert values == pytest.approx(two_adapter[name], abs=2e-3), name
+        assert values == pytest.approx(two_adapter[name], abs=1e-4), name
     header = json.loads((tmp_path / "two" / "train.jsonl").read_text().splitlines()[0])
     assert (header["micro_batch_size"], header["accumulation"], header["world_size"]) == (2, 2, 2)
 
