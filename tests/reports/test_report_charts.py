@@ -71,6 +71,8 @@ def test_labels_of_lines_that_meet_do_not_overlap() -> None:
     assert min(gaps) >= charts._LINE_HEIGHT - 1e-9
     assert placed[2] < placed[0] < placed[1]
     assert max(placed) <= 262
+    at_the_top = charts._spread([34.0, 34.0, 35.0], low=34, high=262)
+    assert at_the_top == [34.0, 49.0, 64.0]
 
 
 def test_a_spike_survives_the_thinning_of_a_long_curve() -> None:
