@@ -116,9 +116,7 @@ def evaluate_view(base: AnswerSet, adapter: AnswerSet, tasks: str = "") -> View:
 
 def gate_view(evaluated: View) -> View:
     """What the gate sees above this evaluation, under the seed's policy."""
-    policy = SEED_POLICY
-    expect = {"policy": policy.canonical(), "policy_digest": policy.content_digest()}
-    plan = Plan(run_id=RUN, rung=GATE.name, attempt=1, nonce=NONCE, expect=expect)
+    plan = Plan(run_id=RUN, rung=GATE.name, attempt=1, nonce=NONCE)
     files = {"plan.json": plan.model_dump_json().encode()}
     return _view(plan, files, Gate(rung="gate"), {"evaluate": evaluated.evidence})
 

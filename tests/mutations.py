@@ -20,7 +20,9 @@ from surefoot.files import sha256_file
 from surefoot.model.run import Collection, SealedFile
 
 _RANK = re.compile(r"^(?P<head>.*rank-)(?P<rank>\d+)(?P<tail>\.json)$")
-_MOST_LEAVES = 400
+_NOISE = 1e-6
+"""A figure that small is a rounding error around zero already."""
+_MOST_LEAVES = 120
 """Figures of one file that are mutated; a longer file has repeating rows, and every n-th is taken."""
 
 
@@ -45,7 +47,10 @@ def mutations(rung: str, folder: Path, stale: Path) -> Iterator[Mutation]:
     """All mutations of an attempt. `stale`: the same rung's attempt in another run."""
     names = [name for name in evidence_files(folder) if name not in UNSEALED]
     for name in names:
+        data = (folder / name).read_bytes()
         for kind, change in _WHOLE_FILE.items():
+            if change(data) == data:
+                continue  # an empty file stays as it is
             yield Mutation(rung, kind, name, "", _on_bytes(name, change))
         yield Mutation(rung, "delete", name, "", lambda f, n=name: (f / n).unlink())  # type: ignore[misc]
         if (stale / name).is_file() and (stale / name).read_bytes() != (folder / name).read_bytes():
@@ -159,7 +164,7 @@ def _figure_mutations(
     if isinstance(value, bool):
         yield Mutation(rung, "flip", name, where, _set(name, path, not value, line))
     elif isinstance(value, int | float):
-        if value != 0:
+        if abs(value) > _NOISE:
             yield Mutation(rung, "zero a figure", name, where, _set(name, path, 0, line))
         yield Mutation(rung, "NaN", name, where, _set(name, path, float("nan"), line))
         yield Mutation(rung, "a figure missing", name, where, _set(name, path, None, line))

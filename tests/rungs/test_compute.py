@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from rungs_harness import collected, edited, failed, judged, planned, status_of
 from surefoot.model.status import Status
 from surefoot.rungs.base import View
-from surefoot.rungs.compute import RUNG
+from surefoot.rungs.compute import RUNG, _spreads
 
 SECOND = "raw/compute/rank-1.json"
 pytestmark = pytest.mark.slow
@@ -62,12 +63,33 @@ def test_figures_that_cannot_be_prove_nothing(good: View, change: dict[str, Any]
     assert status_of(RUNG, product(good, **change)) is Status.INCONCLUSIVE
 
 
-def test_one_slow_device_among_like_ones_fails(good: View) -> None:
+def slowed(view: View, rank: int = 1, by: float = 100.0) -> View:
     def slower(report: dict[str, Any]) -> None:
         row = report["data"]["products"][0]
-        row.update(times_s=[time * 100 for time in row["times_s"]], wall_s=row["wall_s"] * 100)
+        row.update(times_s=[time * by for time in row["times_s"]], wall_s=row["wall_s"] * by)
 
-    assert failed(RUNG, edited(good, SECOND, slower)) == {"compute.float32.spread.cpu"}
+    return edited(view, f"raw/compute/rank-{rank}.json", slower)
+
+
+def test_one_slow_device_among_like_ones_fails(good: View) -> None:
+    # The same figures as two GPUs would have told them: only what the spread is taken over is looked at here.
+    facts = RUNG.read(slowed(good))
+    gpus = tuple(
+        replace(
+            r,
+            data=r.data.model_copy(
+                update={"device": r.data.device.model_copy(update={"kind": "cuda", "name": "H200"})}
+            ),
+        )
+        for r in facts
+    )
+    (check,) = _spreads("float32", gpus, good)
+    assert (check.id, check.status) == ("compute.float32.spread.H200", Status.FAILED)
+    assert _spreads("float32", gpus[:1], good) == []
+
+
+def test_ranks_that_share_a_cpu_are_not_compared(good: View) -> None:
+    assert failed(RUNG, slowed(good)) == set()
 
 
 def test_gpus_are_asked_for_tf32_and_bf16_too(tmp_path_factory: pytest.TempPathFactory) -> None:

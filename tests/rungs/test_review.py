@@ -117,8 +117,8 @@ def test_a_verdict_that_is_not_go_here_is_not_ready(tmp_path: Path) -> None:
     assert status_of(RUNG, no_go) is Status.INCONCLUSIVE
 
 
-def test_another_policy_than_the_gates_is_not_ready(view: View) -> None:
-    policy = view.inputs.policy.model_copy(update={"min_machine_accuracy": 0.1})
+def test_a_policy_that_says_no_is_not_ready(view: View) -> None:
+    policy = view.inputs.policy.model_copy(update={"max_adapter_avg_latency_seconds": 1e-9})
     assert failed(RUNG, replace(view, inputs=view.inputs.model_copy(update={"policy": policy}))) == {"review.verdict"}
 
 

@@ -142,7 +142,16 @@ class Collector:
 
     def _announce(self, rung: str) -> Callable[[Job, JobStatus], None]:
         def announce(job: Job, status: JobStatus) -> None:
-            self.emit(JobChanged(rung=rung, job=job.spec.name, job_id=job.id, state=status.state, at=time.time()))
+            self.emit(
+                JobChanged(
+                    rung=rung,
+                    job=job.spec.name,
+                    job_id=job.id,
+                    state=status.state,
+                    reason=status.reason,
+                    at=time.time(),
+                )
+            )
 
         return announce
 

@@ -189,9 +189,17 @@ def _rate(rank: Said[Computed], dtype: str) -> float:
 
 
 def _spreads(dtype: str, facts: Facts, view: View) -> list[Check]:
-    """One check for each kind of device that there are two or more of."""
+    """One check for each kind of device that there are two or more of.
+
+    CPU ranks of one host share one device: what differs between them is who else was using it.
+    """
     kinds: dict[str, list[Said[Computed]]] = {}
+    seen_cpus: set[str] = set()
     for rank in facts:
+        if rank.data.device.kind == "cpu":
+            if rank.report.host in seen_cpus:
+                continue
+            seen_cpus.add(rank.report.host)
         kinds.setdefault(rank.data.device.name or rank.data.device.kind, []).append(rank)
     return [_spread(dtype, kind, ranks, view) for kind, ranks in sorted(kinds.items()) if len(ranks) > 1]
 

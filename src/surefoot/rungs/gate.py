@@ -61,10 +61,9 @@ class GateRung(Rung[Gate, GateFacts]):
     uses: ClassVar[tuple[str, ...]] = ()
 
     def plan(self, context: PlanContext[Gate]) -> Asked:
-        """Nothing to run; the policy is pinned by digest, the answers by the evaluation's attempt."""
+        """Nothing to run. The policy is not pinned: `surefoot judge --policy` judges by today's."""
         need(context.needs, "evaluate")
-        policy = context.inputs.policy
-        return Asked(steps=(), expect={"policy": policy.canonical(), "policy_digest": policy.content_digest()})
+        return Asked(steps=(), expect={})
 
     def read(self, view: View) -> GateFacts:
         """The evaluation's answers, read again from their files. Raises EvidenceError."""
@@ -75,7 +74,7 @@ class GateRung(Rung[Gate, GateFacts]):
         """One check for each rule, one for the verdict."""
         evaluation = need(view.needs, "evaluate")
         verdict = facts.verdict
-        checks = [_policy(view), _whole(facts, evaluation)]
+        checks = [_whole(facts, evaluation)]
         checks += [_rule(reason, facts, evaluation) for reason in verdict.reasons]
         checks.append(_decision(verdict, facts, evaluation))
         return Judgement(
@@ -106,20 +105,6 @@ def answer_refs(facts: EvaluateFacts, evaluation: EvidenceSet) -> tuple[Evidence
     """The answer files that the verdict is about, in the evaluation's evidence."""
     ranks = range(len(facts.ranks))
     return tuple(evaluation.ref(answer_name(model, rank)) for model in MODELS for rank in ranks)
-
-
-def _policy(view: View) -> Check:
-    planned, now = view.expect["policy_digest"], view.inputs.policy.content_digest()
-    return Check(
-        id="gate.policy",
-        claim="the verdict is by the policy that this run was given",
-        status=Status.PASSED if planned == now else Status.INCONCLUSIVE,
-        expected=planned[:16],
-        actual=now[:16],
-        evidence=(view.evidence.ref("plan.json"),),
-        derivation=f"policy {view.inputs.policy.name}",
-        next_action="" if planned == now else "run the gate again with this policy (--resume RUN): it takes no job",
-    )
 
 
 def _whole(facts: GateFacts, evaluation: EvidenceSet) -> Check:
