@@ -9,6 +9,7 @@
                       inputs/                the user's own files, verbatim
                       report.html  junit.xml  summary.json
                       events.jsonl           what happened when, for people
+                      owner.json             who climbs it, while someone does
                       rungs/<rung>/result.json
                       rungs/<rung>/attempt-001/plan.json
                                                owner.json         who collects it
@@ -23,7 +24,25 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from surefoot.errors import RequestError
+
 _ATTEMPT = re.compile(r"^attempt-(\d{3,})$")
+
+
+def usable_root(text: str) -> Path:
+    """A root on this machine: absolute, `~` and links resolved, so that it has one name however it is given.
+
+    Raises RequestError for a name that records and logs could not hold.
+    """
+    if not text.isprintable():
+        raise RequestError(
+            f"root {text!r} holds a line break, a control character or bytes that are no UTF-8",
+            next_action="name a root without them: --root DIR",
+        )
+    try:
+        return Path(text).expanduser().resolve()
+    except (OSError, RuntimeError) as error:  # a loop of links, no home
+        raise RequestError(f"root {text!r}: {error}", next_action="name another: --root DIR") from error
 
 
 @dataclass(frozen=True)
@@ -68,6 +87,10 @@ class RunPaths:
     @property
     def events(self) -> Path:
         return self.folder / "events.jsonl"
+
+    @property
+    def owner(self) -> Path:
+        return self.folder / "owner.json"
 
     @property
     def report(self) -> Path:

@@ -6,8 +6,10 @@ and this file, nothing else.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
+from collections.abc import Sequence
 
 import click
 
@@ -77,20 +79,49 @@ def cli() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with one of the exit codes above."""
+    from surefoot.cli.streams import forgive_lost_readers
+
+    forgive_lost_readers()
     sys.exit(run(arguments))
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """Run the command line; its exit code."""
+    """Run the command line; its exit code. Nothing escapes: a fault of ours is 4, not Python's 1 (disproved)."""
+    given = sys.argv[1:] if arguments is None else arguments
     try:
-        outcome = cli.main(arguments, prog_name="surefoot", standalone_mode=False)
+        outcome = cli.main(list(given), prog_name="surefoot", standalone_mode=False, obj=tuple(given))
+        if sys.stdout is not None:
+            sys.stdout.flush()  # a full disk behind it is told here, not by the interpreter on its way out
     except click.ClickException as error:
         error.show()
-        return _REQUEST
+        return _failed(given, _REQUEST, "UsageError", error.format_message())
     except (click.Abort, KeyboardInterrupt):
         click.echo("surefoot: interrupted", err=True)
-        return _INTERRUPTED
+        return _failed(given, _INTERRUPTED, "Interrupted", "interrupted")
     except SurefootError as error:
         click.echo(f"surefoot: {error}", err=True)
-        return next((code for kind, code in _EXIT_CODES.items() if isinstance(error, kind)), _UNPROVED)
+        code = next((code for kind, code in _EXIT_CODES.items() if isinstance(error, kind)), _UNPROVED)
+        return _failed(given, code, type(error).__name__, error.message, error.next_action)
+    except OSError as error:
+        message = f"{error.filename or 'this machine'}: {error.strerror or error}"
+        click.echo(f"surefoot: {message}\n  → mend that (space, permissions), then run it again", err=True)
+        return _failed(given, _MACHINERY, type(error).__name__, message)
+    except Exception as error:  # noqa: BLE001 - the last line of defence
+        import traceback
+
+        traceback.print_exc()
+        message = f"{type(error).__name__}: {error}"
+        click.echo(f"surefoot: this is a fault of Surefoot's, please report it: {message}", err=True)
+        return _failed(given, _MACHINERY, type(error).__name__, message)
     return int(outcome) if outcome is not None else 0
+
+
+def _failed(given: Sequence[str], code: int, kind: str, message: str, next_action: str = "") -> int:
+    """The exit code of what went wrong; with ``--json`` a program is told as JSON what people are told on stderr."""
+    if "--json" in given:
+        import json
+
+        error = {"kind": kind, "message": message, "next_action": next_action}
+        with contextlib.suppress(OSError):  # what is wrong may be standard output itself
+            click.echo(json.dumps({"exit_code": code, "error": error}, indent=1))
+    return code

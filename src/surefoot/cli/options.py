@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from surefoot.paths import RootPaths
+from surefoot.paths import RootPaths, usable_root
 
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -42,10 +41,9 @@ def root_option(command: C) -> C:
 
 def json_option(command: C) -> C:
     """``--json``."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")(command)
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON for programs, and nothing else.")(command)
 
 
 def root_paths(root: str | None) -> RootPaths:
-    """Paths below `root`, the environment's, or the default."""
-    chosen = root or os.environ.get("SUREFOOT_ROOT") or DEFAULT_ROOT
-    return RootPaths(Path(chosen).expanduser().absolute())
+    """Paths below `root`, the environment's, or the default. Raises RequestError for a name that cannot be used."""
+    return RootPaths(usable_root(root or os.environ.get("SUREFOOT_ROOT") or DEFAULT_ROOT))

@@ -9,6 +9,7 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from surefoot.cli.options import json_option, root_option, root_paths
 from surefoot.config.load import load_policy
@@ -19,8 +20,10 @@ from surefoot.model.run import RungResult, RunManifest
 from surefoot.model.status import Status, combine, exit_code
 from surefoot.paths import RunPaths
 from surefoot.reports.files import write_reports
+from surefoot.reports.live import never_fail_to_print
 from surefoot.reports.summary import summary
 from surefoot.reports.terminal import show
+from surefoot.reports.text import one_line
 from surefoot.rungs.table import RUNGS
 
 
@@ -69,7 +72,8 @@ def runs_command(*, root: str, as_json: bool) -> int:
         try:
             rows.append(_row(RunPaths(path.parent)))
         except SurefootError as error:
-            rows.append({"run": path.parent.name, "status": "UNREADABLE", "problem": error.message})
+            rows.append({"run": path.parent.name, "created": "", "status": "UNREADABLE", "problem": error.message})
+    rows.sort(key=lambda row: str(row["created"]))
     if as_json:
         click.echo(json.dumps({"root": str(root_paths(root).root), "runs": rows}, indent=1))
         return 0
@@ -78,9 +82,17 @@ def runs_command(*, root: str, as_json: bool) -> int:
         return 0
     table = Table("run", "status", "rungs PASSED", "ladder", "recipe", "cluster", "by", box=None)
     for row in rows:
-        table.add_row(*(str(row.get(k, "-")) for k in ("run", "status", "passed", "ladder", "recipe", "cluster", "by")))
-    Console().print(table)
+        table.add_row(*(Text(str(row.get(k, "-"))) for k in _COLUMNS))
+    console = Console()
+    never_fail_to_print(console)
+    console.print(table)
+    for row in rows:
+        if "problem" in row:
+            click.echo(f"{row['run']}: {one_line(row['problem'], 300)}")
     return 0
+
+
+_COLUMNS = ("run", "status", "passed", "ladder", "recipe", "cluster", "by")
 
 
 def _row(paths: RunPaths) -> dict[str, Any]:
@@ -120,12 +132,19 @@ def show_command(*, run: str, root: str, as_json: bool) -> int:
 @click.command("report")
 @click.argument("run", default="latest")
 @root_option
-def report_command(*, run: str, root: str) -> int:
+@json_option
+def report_command(*, run: str, root: str, as_json: bool) -> int:
     """Write report.html, junit.xml and summary.json of a run (default: the latest) again."""
     paths, manifest = _open(root, run)
     results = _complete(paths, manifest)
     write_reports(paths, manifest, results)
-    click.echo(str(paths.report))
+    if as_json:
+        written = {"report": paths.report, "junit": paths.junit, "summary": paths.summary}
+        status = combine(result.status for result in results)
+        told = {"run_id": manifest.run_id, "status": status.value, "exit_code": int(exit_code([status]))}
+        click.echo(json.dumps({**told, **{name: str(path) for name, path in written.items()}}, indent=1))
+    else:
+        click.echo(str(paths.report))
     return exit_code(result.status for result in results)
 
 

@@ -16,7 +16,14 @@ from surefoot.engine.inputs import EVIDENCE_OF, changed, configuration_digests
 from surefoot.engine.judge import Judge, blocked, unmet_needs, without_evidence
 from surefoot.engine.package import Package
 from surefoot.engine.planning import Planner
-from surefoot.engine.store import claim_attempt, load_attempt, write_record
+from surefoot.engine.store import (
+    claim_attempt,
+    collected_by,
+    load_attempt,
+    read_record,
+    refuse_if_collected,
+    write_record,
+)
 from surefoot.engine.watch import JobWatch
 from surefoot.errors import EvidenceError, SurefootError
 from surefoot.evidence import EvidenceSet
@@ -84,6 +91,7 @@ class Climb:
         result = self._judge().attempt(spec, attempts[-1], evidence)
         if result.status is Status.PASSED or spec.rung not in self.selected or self.stop.is_set():
             return result
+        refuse_if_collected(self.run_paths, spec.rung, attempts[-1])  # before its jobs are ended
         self._say_why_again(spec, attempts[-1], result)
         self._reap(spec.rung, attempts[-1])
         return None
@@ -160,5 +168,17 @@ class Climb:
 
     def _ended(self, result: RungResult) -> None:
         self.results[result.rung] = result
-        write_record(self.run_paths.rung(result.rung).result, result)
+        self._record(result)
         self.emit(RungEnded(result=result, at=time.time()))
+
+    def _record(self, result: RungResult) -> None:
+        """Write what is new. A result that stands already stays as it is; one in the making is its collector's."""
+        path = self.run_paths.rung(result.rung).result
+        with contextlib.suppress(EvidenceError):
+            if read_record(RungResult, path) == result:
+                return
+        if result.rung not in self.selected and result.attempt is not None and result.started_at is None:
+            attempt = self.run_paths.rung(result.rung).attempt(result.attempt)
+            if collected_by(self.run_paths, result.rung, result.attempt) or attempt.collection.exists():
+                return
+        write_record(path, result)

@@ -13,6 +13,7 @@ from surefoot.model.ladder import Ladder
 from surefoot.model.policy import Policy
 from surefoot.model.recipe import Recipe
 from surefoot.model.run import RunInputs
+from surefoot.paths import usable_root
 
 
 def detect_gpus() -> int:
@@ -49,7 +50,7 @@ def resolve_cluster(cluster: Cluster, *, root: str | None) -> Cluster:
         groups.append(group.model_copy(update={"gpus_per_node": gpus}))
     return cluster.model_copy(
         update={
-            "root": str(Path(given).expanduser().absolute()) if local else given,
+            "root": str(usable_root(given)) if local else given,
             "python": cluster.python or (sys.executable if local else "python3"),
             "node_groups": tuple(groups),
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,9 +59,16 @@ class Session:
         return Planner(self.manifest, self.root, rungs)
 
     def climb(
-        self, rungs: Mapping[str, Rung[Any, Any]], selected: frozenset[str], emit: Callable[[Event], None]
+        self,
+        rungs: Mapping[str, Rung[Any, Any]],
+        selected: frozenset[str],
+        emit: Callable[[Event], None],
+        stop: threading.Event | None = None,
     ) -> Climb:
-        """A climb of this run, ready to `run`. Raises RequestError for a cluster that cannot be reached."""
+        """A climb of this run, ready to `run`; setting `stop` interrupts it.
+
+        Raises RequestError for a cluster that cannot be reached.
+        """
         connection, scheduler = connect(self.manifest.inputs.cluster)
         return Climb(
             manifest=self.manifest,
@@ -72,6 +80,7 @@ class Session:
             scheduler=scheduler,
             package=self.package,
             emit=emit,
+            stop=stop or threading.Event(),
         )
 
 
@@ -118,6 +127,11 @@ def start(chosen: Chosen, command: tuple[str, ...], *, run_id: str | None = None
 def resume(run_paths: RunPaths, chosen: Chosen) -> Session:
     """An old run, with what is chosen in place of what it recorded. Raises RunNotFoundError, RequestError."""
     before = load_manifest(run_paths)
+    if run_paths.folder.name != before.run_id:
+        raise RequestError(
+            f"{run_paths.folder} is a copy of run {before.run_id!r}",
+            next_action="a copy can be shown and judged; resume the run where it was made, or climb anew",
+        )
     old = before.inputs
     if chosen.cluster is not None or chosen.root is not None:
         cluster = resolve_cluster(chosen.cluster or old.cluster, root=chosen.root or old.cluster.root)

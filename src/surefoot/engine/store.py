@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import difflib
 import getpass
 import json
 import os
 import secrets
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
+
+from pydantic import ValidationError
 
 from surefoot import __version__
 from surefoot.errors import EvidenceError, RequestError, RunNotFoundError, StorageError
@@ -51,27 +55,55 @@ def create_run(
 
     Raises RequestError when the run exists, StorageError when the root cannot be written.
     """
-    manifest = RunManifest(
-        run_id=run_id,
-        created_at=time.time(),
-        surefoot_version=__version__,
-        user=getpass.getuser(),
-        host=socket.gethostname(),
-        command=command,
-        inputs=inputs,
-    )
+    try:
+        manifest = RunManifest(
+            run_id=run_id,
+            created_at=time.time(),
+            surefoot_version=__version__,
+            user=_user(),
+            host=socket.gethostname(),
+            command=command,
+            inputs=inputs,
+        )
+    except ValidationError as error:
+        if any(problem["loc"] == ("run_id",) for problem in error.errors()):
+            raise RequestError(
+                f"{run_id!r} cannot be the name of a run",
+                next_action="use letters, digits, '.', '_' and '-', at most 81, a letter or digit first",
+            ) from error
+        raise
     paths = root.run(run_id)
     try:
         root.runs.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _cannot_make(root.runs, error) from error
+    try:
         paths.folder.mkdir()
     except FileExistsError as error:
-        raise RequestError(f"run {run_id!r} exists already", next_action=f"--resume {run_id}") from error
-    except OSError as error:
-        raise StorageError(
-            f"cannot make {paths.folder}: {error.strerror}", next_action="give a root that can be written: --root DIR"
+        if paths.manifest.exists():
+            raise RequestError(f"run {run_id!r} exists already", next_action=f"--resume {run_id}") from error
+        raise RequestError(
+            f"{paths.folder} exists and is no run yet: another process is making it, or one died while it did",
+            next_action="try again; when that says the same, remove that folder: nothing was recorded in it",
         ) from error
+    except OSError as error:
+        raise _cannot_make(paths.folder, error) from error
     save_inputs(paths, manifest, sources)
     return manifest
+
+
+def _cannot_make(folder: Path, error: OSError) -> StorageError:
+    return StorageError(
+        f"cannot make {folder}: {error.strerror or error}", next_action="give a root that can be written: --root DIR"
+    )
+
+
+def _user() -> str:
+    """Name of who runs this; the number where the number has no name (a container with a user of its own)."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
 
 
 def save_inputs(paths: RunPaths, manifest: RunManifest, sources: Mapping[str, str]) -> None:
@@ -83,20 +115,27 @@ def save_inputs(paths: RunPaths, manifest: RunManifest, sources: Mapping[str, st
 
 def find_run(root: RootPaths, reference: str) -> RunPaths:
     """A run by id, unique prefix, ``latest``, or path of its folder. Raises RunNotFoundError."""
-    folder = Path(reference)
-    if (folder / "run.json").is_file():
-        return RunPaths(folder.absolute())
+    with contextlib.suppress(OSError, ValueError):  # what cannot be a path is looked for as an id
+        if reference and (Path(reference) / "run.json").is_file():
+            return RunPaths(Path(reference).resolve())
     names = sorted(p.parent.name for p in root.runs.glob("*/run.json")) if root.runs.is_dir() else []
     if reference == "latest" and names:
         return root.run(max(names, key=lambda n: ((root.run(n).manifest).stat().st_ctime, n)))
-    matching = [name for name in names if name == reference] or [n for n in names if n.startswith(reference)]
+    matching = [name for name in names if name == reference]
+    matching = matching or [name for name in names if reference and name.startswith(reference)]
     if len(matching) == 1:
         return root.run(matching[0])
     if len(matching) > 1:
-        raise RunNotFoundError(f"{reference!r} fits several runs: {', '.join(matching[:8])}")
+        raise RunNotFoundError(
+            f"{reference!r} fits {len(matching)} runs: {', '.join(matching[-8:])}",
+            next_action="name one of them in full",
+        )
+    near = difflib.get_close_matches(reference, names, 3)
     known = f"runs there: {', '.join(names[-5:])}" if names else "there are no runs there"
+    known = f"nearest: {', '.join(near)}" if near else known
     raise RunNotFoundError(
-        f"no run {reference!r} under {root.runs}", next_action=f"{known}; another root is given with --root DIR"
+        f"no run {reference!r} under {root.runs}",
+        next_action=f"{known}; another root is given with --root DIR",
     )
 
 
@@ -137,6 +176,49 @@ class Owner(Record):
         return self.host == socket.gethostname() and is_alive(self.pid, self.start_ticks)
 
 
+@contextlib.contextmanager
+def climbing(paths: RunPaths) -> Iterator[None]:
+    """Climb this run as the only one: a second climb of it is refused (RequestError) while the first lives.
+
+    A climb that was killed leaves its claim behind; whoever comes next sees that it is dead.
+    """
+    with contextlib.suppress(EvidenceError):
+        owner = read_record(Owner, paths.owner)
+        if owner.alive():
+            raise RequestError(
+                f"run {paths.folder.name!r} is being climbed by process {owner.pid} on {owner.host}",
+                next_action="wait for it, or interrupt it there (Ctrl-C, or kill -INT); a new run is not disturbed by it",
+            )
+    write_record(paths.owner, Owner.this_process())
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            paths.owner.unlink(missing_ok=True)
+
+
+def collected_by(run: RunPaths, rung: str, number: int) -> Owner | None:
+    """The other process that collects this attempt now; None when nobody does."""
+    paths = run.rung(rung).attempt(number)
+    if paths.collection.exists():
+        return None
+    try:
+        owner = read_record(Owner, paths.owner)
+    except EvidenceError:
+        return None  # killed before it said who it is
+    return owner if owner.alive() and owner.pid != os.getpid() else None
+
+
+def refuse_if_collected(run: RunPaths, rung: str, number: int) -> None:
+    """Raises RequestError when another process collects this attempt now."""
+    owner = collected_by(run, rung, number)
+    if owner is not None:
+        raise RequestError(
+            f"rung {rung!r} of this run is being collected by process {owner.pid} on {owner.host}",
+            next_action="wait for it, or interrupt it there; a new run is not disturbed by it",
+        )
+
+
 @dataclass(frozen=True)
 class Attempt:
     """One attempt at a rung as it lies on disk."""
@@ -172,15 +254,7 @@ def claim_attempt(run: RunPaths, rung: str) -> tuple[int, AttemptPaths]:
     """
     numbers = run.rung(rung).attempts()
     if numbers:
-        last = run.rung(rung).attempt(numbers[-1])
-        owner = None
-        if last.owner.exists() and not last.collection.exists():
-            owner = read_record(Owner, last.owner)
-        if owner is not None and owner.alive() and owner.pid != os.getpid():
-            raise RequestError(
-                f"rung {rung!r} of this run is being collected by process {owner.pid} on {owner.host}",
-                next_action="wait for it, or interrupt it there; a new run is not disturbed by it",
-            )
+        refuse_if_collected(run, rung, numbers[-1])
     number = numbers[-1] + 1 if numbers else 1
     paths = run.rung(rung).attempt(number)
     try:

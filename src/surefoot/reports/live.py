@@ -26,7 +26,9 @@ from surefoot.model.status import Status
 from surefoot.reports.text import STATUS_GLYPHS, STATUS_STYLES, duration, one_line, terminal_safe
 
 HEARTBEAT_S = 10.0
-"""In plain lines, a rung tells of its progress at most this often."""
+"""In plain lines, a running rung tells what it does this often: with its next event, or without one."""
+_TICK_S = 0.5
+"""How often plain lines look for a rung that has been silent too long."""
 _ESTIMATE_AFTER_S = 2.0
 """An estimate from less than this would only jump about."""
 
@@ -111,17 +113,34 @@ class LiveLadder:
         self._rows = {name: _Row(name, selected is None or name in selected) for name in names}
         self._spinner = Spinner("dots", style="cyan")
         self._live: Live | None = None
+        self._over = threading.Event()
+        self._timer = threading.Thread(target=self._tell_of_the_silent, name="heartbeat", daemon=True)
         if console.is_terminal and not console.is_dumb_terminal:
             self._live = Live(console=console, get_renderable=self._render, refresh_per_second=8, transient=True)
 
     def __enter__(self) -> Self:
         if self._live is not None:
             self._live.start()
+        else:
+            self._timer.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._over.set()
         if self._live is not None:
             self._live.stop()
+        else:
+            self._timer.join()
+
+    def _tell_of_the_silent(self) -> None:
+        """A log that nobody adds to looks like a climb that hangs: say of each running rung that it runs."""
+        while not self._over.wait(_TICK_S):
+            with self._lock:
+                now = self._clock()
+                due = [self._heartbeat(row, now) for row in self._rows.values() if row.started_at is not None]
+            for line in due:
+                if line is not None:
+                    self._console.print(line, soft_wrap=True)
 
     def on_event(self, event: Event) -> None:
         """Take one event. Thread-safe; never raises for what an event says."""
@@ -150,10 +169,10 @@ class LiveLadder:
         return self._heartbeat(row, event.at)
 
     def _heartbeat(self, row: _Row, at: float) -> Text | None:
-        doing = row.doing()
-        if not doing or row.result is not None or at - row.told_at < HEARTBEAT_S:
+        if row.result is not None or at - row.told_at < HEARTBEAT_S:
             return None
         row.told_at = at
+        doing = row.doing() or "running"
         return Text(f"  {row.name}: {doing} ({row.times(at)})")
 
     # --- the renewing table ---------------------------------------------------------------
