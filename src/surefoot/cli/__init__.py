@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -82,7 +83,14 @@ def main(arguments: list[str] | None = None) -> None:
     from surefoot.cli.streams import forgive_lost_readers
 
     forgive_lost_readers()
-    sys.exit(run(arguments))
+    code = run(arguments)
+    try:
+        for stream in (sys.stderr, sys.stdout):
+            if stream is not None:
+                stream.flush()
+    except OSError:  # told by run(); the interpreter would try again and end with 120
+        os._exit(code or _MACHINERY)
+    sys.exit(code)
 
 
 def run(arguments: list[str] | None = None) -> int:

@@ -107,7 +107,7 @@ def start(chosen: Chosen, command: tuple[str, ...], *, run_id: str | None = None
     cluster = resolve_cluster(chosen.cluster, root=chosen.root)
     inputs, package = resolve(cluster, chosen.ladder, chosen.recipe, chosen.policy)
     root = RootPaths(Path(cluster.root))
-    identifier = run_id or new_run_id()
+    identifier = new_run_id() if run_id is None else run_id
     if record:
         connect(cluster)  # refuse what cannot be climbed before a folder is made
         manifest = create_run(root, identifier, inputs, chosen.sources, command)

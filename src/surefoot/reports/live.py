@@ -140,14 +140,20 @@ class LiveLadder:
                 due = [self._heartbeat(row, now) for row in self._rows.values() if row.started_at is not None]
             for line in due:
                 if line is not None:
-                    self._console.print(line, soft_wrap=True)
+                    self._print(line)
+
+    def _print(self, line: Text) -> None:
+        try:
+            self._console.print(line, soft_wrap=True)
+        except OSError:  # a full disk behind standard output: the climb goes on, and its end tells of it
+            self._over.set()
 
     def on_event(self, event: Event) -> None:
         """Take one event. Thread-safe; never raises for what an event says."""
         with self._lock:
             line = self._take(event)
-        if line is not None and (self._live is None or isinstance(event, Note)):
-            self._console.print(line, soft_wrap=True)
+        if line is not None and not self._over.is_set() and (self._live is None or isinstance(event, Note)):
+            self._print(line)
 
     def _take(self, event: Event) -> Text | None:
         """Keep what the event says; the plain line for it, where it deserves one."""
@@ -160,7 +166,8 @@ class LiveLadder:
             return Text(f"▸ {name}: started")
         if isinstance(event, RungEnded):
             row.result = event.result
-            return _ended(event.result)
+            told = row.asked or event.result.status is not Status.SKIPPED
+            return _ended(event.result) if told else None
         if isinstance(event, JobChanged):
             row.jobs[event.job] = event
         else:
