@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 
 from surefoot.node.rank import Rank
 
@@ -23,7 +24,9 @@ def main() -> None:
             "cpus": sorted(os.sched_getaffinity(0)),
         }
     )
-    print(f"surefoot rank {rank.rank} of {os.environ['SUREFOOT_NONCE']} has its environment", flush=True)
+    # One write for the whole line: ranks share the file, and print() writes the line's end on its own.
+    sys.stdout.write(f"surefoot rank {rank.rank} of {os.environ['SUREFOOT_NONCE']} has its environment\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":
