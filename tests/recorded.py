@@ -38,7 +38,7 @@ def inputs_of(recipe: Recipe, ladder: Ladder) -> RunInputs:
     )  # fmt: skip
     cluster = Cluster(name="here", root="/shared", python=PYTHON, node_groups=(NodeGroup(name="n", count=1),))
     return RunInputs(
-        cluster=cluster, ladder=ladder, recipe=recipe, policy=policy, package_digest="ab" * 32, code_digest="cd" * 32
+        cluster=cluster, ladder=ladder, recipe=recipe, policy=policy, code_digest="ab" * 32, configuration_digest="cd" * 32
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 import time
@@ -15,9 +14,11 @@ from typing import Any
 from pydantic import TypeAdapter
 
 import surefoot
+from surefoot.connection.local import LocalConnection
+from surefoot.engine.package import build
+from surefoot.engine.resolve import resolve
 from surefoot.errors import EvidenceError
 from surefoot.evidence import Blob, EvidenceSet
-from surefoot.files import tree_digest, tree_files
 from surefoot.model.cluster import Cluster
 from surefoot.model.ladder import AnyRung, Ladder
 from surefoot.model.policy import Policy
@@ -33,16 +34,10 @@ RUN = "run-1"
 NONCE = "0123456789abcdef"
 
 
-def package_files() -> dict[str, str]:
-    """Path in the package → digest, of the code under test."""
-    return {f"src/surefoot/{name}": digest for name, digest in tree_files(SOURCE).items()}
-
-
 def inputs_of(spec: AnyRung, root: Path, **cluster: Any) -> RunInputs:
     """Inputs of a ladder of this one rung on this machine. `cluster` overrides keys of the cluster."""
     group = {"name": "here", "count": 1, "min_cpus": 1, "min_memory_gib": 0.5, "min_free_disk_gib": 0.1}
     declared = {"name": "here", "root": str(root), "python": sys.executable, "node_groups": [group], **cluster}
-    digest = tree_digest(package_files())
     source = TaskSource(source="builtin:demo-train")
     recipe = Recipe(name="r", base="builtin:demo-base", train=source, evaluate=source, learning_rate=1e-3)
     policy = Policy(
@@ -53,14 +48,7 @@ def inputs_of(spec: AnyRung, root: Path, **cluster: Any) -> RunInputs:
         max_accuracy_regression_vs_base=0.03,
     )
     ladder = Ladder(name="l", rungs=(spec.model_copy(update={"needs": ()}),))
-    return RunInputs(
-        cluster=Cluster.model_validate(declared),
-        ladder=ladder,
-        recipe=recipe,
-        policy=policy,
-        package_digest=digest,
-        code_digest=digest,
-    )
+    return resolve(Cluster.model_validate(declared), ladder, recipe, policy)[0]
 
 
 def planned(
@@ -96,18 +84,18 @@ def collected(
     view = planned(rung, asked, root, needs, **cluster)
     folder = RootPaths(root).run(RUN).rung(rung.name).attempt(1)
     folder.raw.mkdir(parents=True)
-    package = RootPaths(root).package(view.inputs.package_digest)
-    if not any(isinstance(step, PushStep) for step in view.plan.steps) and not package.exists():
-        (package / "src").mkdir(parents=True)
-        (package / "src" / "surefoot").symlink_to(SOURCE)
+    code = RootPaths(root).pushed(view.inputs.code_digest)
+    if not any(isinstance(step, PushStep) for step in view.plan.steps) and not code.exists():
+        (code / "src").mkdir(parents=True)
+        (code / "src" / "surefoot").symlink_to(SOURCE)
     for step in view.plan.steps:
-        execute(step, folder.raw)
+        execute(step, folder.raw, view.inputs)
     names = [path for path in sorted(folder.folder.rglob("*")) if path.is_file()]
     files = {p.relative_to(folder.folder).as_posix(): p.read_bytes() for p in names}
     return with_files(view, files)
 
 
-def execute(step: Step, raw: Path) -> None:
+def execute(step: Step, raw: Path, inputs: RunInputs) -> None:
     """What the engine does for a step, in its simplest form."""
     if isinstance(step, CommandStep):
         begun = time.time()
@@ -118,10 +106,13 @@ def execute(step: Step, raw: Path) -> None:
         times = {"started_at": begun, "ended_at": time.time()}
         (raw / f"{step.name}.exit.json").write_text(json.dumps({**ending, **times}))
     elif isinstance(step, PushStep):
-        skip = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(SOURCE, Path(step.destination) / "src" / "surefoot", ignore=skip, dirs_exist_ok=True)
-        account = {"digest": step.digest, "destination": step.destination, "files": package_files(), "pushed": True}
-        (raw / "push.json").write_text(json.dumps(account))
+        parts = {name: getattr(inputs, name) for name in ("cluster", "ladder", "recipe", "policy")}
+        tree = build(parts).tree(step.digest)
+        pushed = LocalConnection().put_tree(tree.files, Path(step.destination))
+        account = {
+            "digest": tree.digest, "destination": step.destination, "files": dict(tree.digests), "pushed": pushed,
+        }  # fmt: skip
+        (raw / f"push-{step.name}.json").write_text(json.dumps(account))
     elif isinstance(step, JobsStep):
         run_jobs(step)
 

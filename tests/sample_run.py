@@ -120,7 +120,7 @@ def manifest() -> RunManifest:
                 name="seed", min_machine_accuracy=0.8, max_empty_outputs=0, max_adapter_avg_latency_seconds=30,
                 max_accuracy_regression_vs_base=0.03,
             ),
-            package_digest=DIGEST, code_digest="5c" * 32,
+            code_digest=DIGEST, configuration_digest="5c" * 32,
         ),
     )  # fmt: skip
 

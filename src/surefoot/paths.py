@@ -2,7 +2,7 @@
 
 ::
 
-    <root>/jobs/<digest>/                    code and configuration that jobs run from
+    <root>/jobs/<digest>/                    code that jobs run from; configuration likewise, apart
     <root>/cache/<kind>/<digest>/            staged models and data
     <root>/scratch/<run>-<nonce>/            what a job needs only while it runs
     <root>/runs/<run>/run.json               manifest
@@ -59,7 +59,8 @@ class RootPaths:
     def cache(self) -> Path:
         return self.root / "cache"
 
-    def package(self, digest: str) -> Path:
+    def pushed(self, digest: str) -> Path:
+        """Where code, or configuration, of this tree digest lies."""
         return self.root / "jobs" / digest[:16]
 
     def run(self, run_id: str) -> RunPaths:

@@ -40,7 +40,7 @@ NOT_EVIDENCE = {
 STILL_TRUE = {
     (r".*\.json|raw/runner\.stdout", r"", r"extra whitespace.*"): "white space around a JSON document says nothing",
     (r"raw/(exit0|exit7|killed|environment)/.*\.out", r"", r"extra whitespace.*"): "the printed line is still there",
-    (r"raw/push\.json", r"pushed", r"flip"): "pushed now or found there: the digests are judged either way",
+    (r"raw/push-(code|configuration)\.json", r"pushed", r"flip"): "pushed now or found there: the digests are judged either way",
     (r"raw/precheck/rank-0\.json", r"data\.facts\.(cpus_online|memory_available|memlock|nofile)\..*", r".*"): "shown "
     "in the report; the cluster file requires nothing of it",
     (r"raw/(finetune|evaluate)/rank-\d+\.json", r"data\.(device_name|device_id|versions\..*|load_s)", r".*"): "shown "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,10 +36,11 @@ def test_a_real_change_after_the_push_is_named(tmp_path: Path, damage: str, word
     view = planned(RUNG, {}, tmp_path)
     raw = RootPaths(tmp_path).run("run-1").rung("sync").attempt(1).raw
     raw.mkdir(parents=True)
-    push, jobs = view.plan.steps
+    push, configuration, jobs = view.plan.steps
     assert isinstance(push, PushStep)
     assert isinstance(jobs, JobsStep)
-    execute(push, raw)
+    execute(push, raw, view.inputs)
+    execute(configuration, raw, view.inputs)
     victim = Path(push.destination) / FILE
     if damage == "edit":
         victim.write_text(victim.read_text() + "\n")
@@ -47,11 +49,18 @@ def test_a_real_change_after_the_push_is_named(tmp_path: Path, damage: str, word
     else:
         victim = victim.with_name("extra.py")
         victim.write_text("")
-    execute(jobs, raw)
+    execute(jobs, raw, view.inputs)
     files = {p.relative_to(raw.parent).as_posix(): p.read_bytes() for p in raw.rglob("*") if p.is_file()}
     view = with_files(view, files)
-    assert failed(RUNG, view) == {"sync.rank0.files"}
-    assert actual(view, "sync.rank0.files") == f"src/surefoot/{victim.name} {'is ' * (damage == 'remove')}{word}"
+    assert failed(RUNG, view) == {"sync.rank0.code"}
+    assert actual(view, "sync.rank0.code") == f"src/surefoot/{victim.name} {'is ' * (damage == 'remove')}{word}"
+
+
+def test_an_edited_configuration_is_named(good: View) -> None:
+    def edit(report: dict[str, Any]) -> None:
+        report["data"]["trees"]["configuration"]["files"]["config/recipe.json"] = "0" * 64
+
+    assert actual(edited(good, RANK, edit), "sync.rank0.configuration") == "config/recipe.json differs"
 
 
 def test_running_an_installed_copy_instead_fails(good: View) -> None:
@@ -60,17 +69,19 @@ def test_running_an_installed_copy_instead_fails(good: View) -> None:
 
 
 def test_the_same_file_left_out_on_both_sides_does_not_hide(good: View) -> None:
-    damaged = edited(good, RANK, lambda d: d["data"]["files"].pop(FILE))
-    damaged = edited(damaged, "raw/push.json", lambda d: d["files"].pop(FILE))
-    assert failed(RUNG, damaged) == {"sync.sent", "sync.rank0.files"}
+    damaged = edited(good, RANK, lambda d: d["data"]["trees"]["code"]["files"].pop(FILE))
+    damaged = edited(damaged, "raw/push-code.json", lambda d: d["files"].pop(FILE))
+    assert failed(RUNG, damaged) == {"sync.code.sent", "sync.rank0.code"}
 
 
 def test_a_push_to_another_folder_fails(good: View) -> None:
-    assert failed(RUNG, edited(good, "raw/push.json", lambda d: d.update(destination="/elsewhere"))) == {"sync.sent"}
+    assert failed(RUNG, edited(good, "raw/push-code.json", lambda d: d.update(destination="/elsewhere"))) == {
+        "sync.code.sent"
+    }
 
 
 @pytest.mark.parametrize(
-    "name", ["raw/push.json", RANK, "raw/sync/job.json", "raw/sync/done.json", "raw/sync/request.json"]
+    "name", ["raw/push-code.json", RANK, "raw/sync/job.json", "raw/sync/done.json", "raw/sync/request.json"]
 )
 def test_without_one_of_its_files_nothing_is_proved(good: View, name: str) -> None:
     assert status_of(RUNG, with_files(good, {name: None})) is Status.INCONCLUSIVE

@@ -107,14 +107,15 @@ class Collector:
         return result.exit_code == 0
 
     def _push(self, step: PushStep, paths: AttemptPaths) -> bool:
-        pushed = self.connection.put_tree(self.package.files, Path(step.destination))
+        tree = self.package.tree(step.digest)
+        pushed = self.connection.put_tree(tree.files, Path(step.destination))
         account = {
-            "digest": self.package.digest,
+            "digest": tree.digest,
             "destination": step.destination,
-            "files": dict(self.package.digests),
+            "files": dict(tree.digests),
             "pushed": pushed,
         }
-        write_atomic(paths.raw / "push.json", json.dumps(account, indent=1) + "\n")
+        write_atomic(paths.raw / f"push-{step.name}.json", json.dumps(account, indent=1) + "\n")
         return True
 
     def _jobs(self, step: JobsStep, plan: Plan, jobs: list[Job]) -> bool:

@@ -46,7 +46,7 @@ def configuration_digests(rung: Rung[Any, Any], spec: RungSpec, inputs: RunInput
         "cluster": inputs.cluster.content_digest,
         "recipe": inputs.recipe.content_digest,
         "package": lambda: inputs.code_digest,
-        "configuration": lambda: inputs.package_digest,
+        "configuration": lambda: inputs.configuration_digest,
     }
     return {"rung": spec.content_digest(), **{name: known[name]() for name in rung.uses}}
 

@@ -1,4 +1,4 @@
-"""What jobs run from: this code, with the run's configuration beside it, under one digest."""
+"""What jobs run from: this code, and the run's configuration, each under its digest."""
 
 from __future__ import annotations
 
@@ -15,17 +15,32 @@ from surefoot.model.base import Record
 
 
 @dataclass(frozen=True)
-class Package:
-    """Files to push to ``<root>/jobs/<digest>``: ``src/surefoot/**`` and ``config/*.json``."""
+class Tree:
+    """Files that are pushed together: relative name → source, and their digests."""
 
     files: Mapping[str, Path | bytes]
     digests: Mapping[str, str]
-    code_digest: str
 
     @property
     def digest(self) -> str:
         """Tree digest of all of it."""
         return tree_digest(dict(self.digests))
+
+
+@dataclass(frozen=True)
+class Package:
+    """What is pushed to ``<root>/jobs/<digest>``, as two trees.
+
+    ``src/surefoot/**`` is the code that every job imports. ``config/*.json`` stands apart, so that
+    another recipe doesn't move the code and with it everything that ran from it.
+    """
+
+    code: Tree
+    configuration: Tree
+
+    def tree(self, digest: str) -> Tree:
+        """The tree of this digest. Raises KeyError."""
+        return {tree.digest: tree for tree in (self.code, self.configuration)}[digest]
 
 
 def _code() -> dict[str, str]:
@@ -43,10 +58,13 @@ def build(configuration: Mapping[str, Record]) -> Package:
     """The running code and this configuration (name → record)."""
     source = Path(surefoot.__file__).parent
     code = _code()
-    files: dict[str, Path | bytes] = {name: source / name.removeprefix("src/surefoot/") for name in code}
-    config = {
-        f"config/{name}.json": (json.dumps(record.canonical(), indent=1, sort_keys=True) + "\n").encode()
-        for name, record in configuration.items()
-    }
-    digests = {**code, **{name: hashlib.sha256(data).hexdigest() for name, data in config.items()}}
-    return Package(files={**files, **config}, digests=digests, code_digest=tree_digest(code))
+    config: dict[str, Path | bytes] = {}
+    digests = {}
+    for name, record in configuration.items():
+        data = (json.dumps(record.canonical(), indent=1, sort_keys=True) + "\n").encode()
+        config[f"config/{name}.json"] = data
+        digests[f"config/{name}.json"] = hashlib.sha256(data).hexdigest()
+    return Package(
+        code=Tree({name: source / name.removeprefix("src/surefoot/") for name in code}, code),
+        configuration=Tree(config, digests),
+    )

@@ -65,7 +65,7 @@ def resolve(cluster: Cluster, ladder: Ladder, recipe: Recipe, policy: Policy) ->
         ladder=ladder,
         recipe=recipe,
         policy=policy,
-        package_digest=package.digest,
-        code_digest=package.code_digest,
+        code_digest=package.code.digest,
+        configuration_digest=package.configuration.digest,
     )
     return inputs, package

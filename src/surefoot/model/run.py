@@ -26,10 +26,10 @@ class RunInputs(Record):
     ladder: Ladder
     recipe: Recipe
     policy: Policy
-    package_digest: str
-    """Tree digest of what jobs run from: the code, and this configuration beside it."""
     code_digest: str
-    """Tree digest of the code alone: configuration may change without making evidence stale."""
+    """Tree digest of the code that jobs run from."""
+    configuration_digest: str
+    """Tree digest of the four files above, as they are pushed beside the code."""
 
 
 class RunManifest(Record):
@@ -58,6 +58,8 @@ class PushStep(Record):
     """Copy the package to ``<root>/jobs/<digest>`` (nothing to do where it is already there)."""
 
     kind: Literal["push"] = "push"
+    name: str
+    """``code`` or ``configuration``; the account of it is ``push-<name>.json``."""
     destination: str
     digest: str
 

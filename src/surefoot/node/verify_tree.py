@@ -1,6 +1,6 @@
-"""Digests of the package as the rank sees it where it runs, and where Python imports it from.
+"""Digests of code and configuration as the rank sees them where it runs, and where Python imports it from.
 
-Standard library only. ``request.json``: ``{"package": FOLDER}``.
+Standard library only. ``request.json``: ``{"trees": {NAME: FOLDER}}``.
 """
 
 from __future__ import annotations
@@ -14,21 +14,19 @@ from surefoot.node.rank import Rank
 
 
 def main() -> None:
-    """Report path → sha256 of every file of the package, and their tree digest."""
+    """Report path → sha256 of every file of each tree, and its tree digest."""
     rank = Rank.current("surefoot.node.verify_tree")
-    package = Path(rank.request["package"])
-    files = tree_files(package)
-    print(f"rank {rank.rank}: {len(files)} files below {package}")
-    rank.report(
-        {
-            "rank": rank.rank,
-            "package": str(package),
-            "package_real": os.path.realpath(package),
-            "imported_from": os.path.realpath(surefoot.__file__),
+    trees = {}
+    for name, folder in rank.request["trees"].items():
+        files = tree_files(Path(folder))
+        print(f"rank {rank.rank}: {len(files)} files of the {name} below {folder}")
+        trees[name] = {
+            "folder": folder,
+            "real": os.path.realpath(folder),
             "files": files,
-            "tree_digest": tree_digest(files),
+            "digest": tree_digest(files),
         }
-    )
+    rank.report({"rank": rank.rank, "trees": trees, "imported_from": os.path.realpath(surefoot.__file__)})
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ def summary(manifest: RunManifest, results: Sequence[RungResult], overall: Statu
         "ended_at": when.ended_at,
         "duration_s": when.seconds,
         "surefoot_version": manifest.surefoot_version,
-        "package_digest": inputs.package_digest,
+        "code_digest": inputs.code_digest,
         "cluster": inputs.cluster.name,
         "ladder": inputs.ladder.name,
         "recipe": inputs.recipe.name,

@@ -97,7 +97,7 @@ class PlanContext(Generic[S]):
             folder=str(self.attempt.job(name)),
             env={
                 **self.cluster.env,
-                "PYTHONPATH": str(self.root.package(self.inputs.package_digest) / "src"),
+                "PYTHONPATH": str(self.root.pushed(self.inputs.code_digest) / "src"),
                 "PYTHONUNBUFFERED": "1",
                 "PYTHONDONTWRITEBYTECODE": "1",
                 "SUREFOOT_RUN": self.run_id,
@@ -151,7 +151,7 @@ class Rung(ABC, Generic[S, F]):
     """One sentence: what is known when this PASSED that was not known before."""
     uses: ClassVar[tuple[str, ...]]
     """Inputs whose change makes the evidence stale: ``cluster``, ``package`` (the code), ``recipe``,
-    ``configuration`` (code and every input). A rung that only reads others' evidence uses none."""
+    ``configuration`` (all four files). A rung that only reads others' evidence uses none."""
 
     @abstractmethod
     def plan(self, context: PlanContext[S]) -> Asked:

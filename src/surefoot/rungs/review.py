@@ -119,7 +119,8 @@ def lineage(facts: ReviewFacts, view: View) -> dict[str, Any]:
         "train": {"source": assets.train.source, "digest": assets.train.digest, "rows": assets.train.rows},
         "evaluate": {"source": assets.evaluate.source, "digest": assets.evaluate.digest, "rows": assets.evaluate.rows},
         "recipe": {"name": view.inputs.recipe.name, "digest": view.inputs.recipe.content_digest()},
-        "package": {"digest": view.inputs.package_digest},
+        "code": {"digest": view.inputs.code_digest},
+        "configuration": {"digest": view.inputs.configuration_digest},
         "adapter": {"digest": facts.adapter_digest, "parameters": facts.train[0].data.trainable_parameters},
         "answers": {
             ref.file: evaluated.blob(name).sha256

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from surefoot.errors import EvidenceError
 from surefoot.files import tree_digest
 from surefoot.model.base import Record
 from surefoot.model.check import Check
@@ -14,11 +15,16 @@ from surefoot.model.status import Status
 from surefoot.rungs.base import Asked, Layout, PlanContext, Rung, View
 from surefoot.rungs.judging import RankData, Said, decide, said, shorten
 
-PUSH = "raw/push.json"
+TREES = ("code", "configuration")
+
+
+def push_file(tree: str) -> str:
+    """The engine's account of what it sent."""
+    return f"raw/push-{tree}.json"
 
 
 class Push(Record):
-    """``push.json``: what the engine sent, and where to."""
+    """``push-<tree>.json``: what the engine sent, and where to."""
 
     digest: str
     destination: str
@@ -26,26 +32,32 @@ class Push(Record):
     pushed: bool
 
 
-class Tree(RankData):
-    """What ``surefoot.node.verify_tree`` found where it ran."""
+class Tree(Record):
+    """One tree as ``surefoot.node.verify_tree`` found it where it ran."""
 
-    package: str
-    package_real: str
-    imported_from: str
+    folder: str
+    real: str
     files: dict[str, str]
-    tree_digest: str
+    digest: str
+
+
+class Found(RankData):
+    """What a node has, and which code it ran."""
+
+    trees: dict[str, Tree]
+    imported_from: str
 
 
 @dataclass(frozen=True)
 class Facts:
     """What was sent and what each node has."""
 
-    push: Push
-    trees: tuple[Said[Tree], ...]
+    pushes: dict[str, Push]
+    found: tuple[Said[Found], ...]
 
 
 class Sync(Rung[SyncSpec, Facts]):
-    """Push the package, then let every node say what it has."""
+    """Push code and configuration, then let every node say what it has."""
 
     name: ClassVar[str] = "sync"
     title: ClassVar[str] = "Sync"
@@ -53,73 +65,85 @@ class Sync(Rung[SyncSpec, Facts]):
     uses: ClassVar[tuple[str, ...]] = ("cluster", "package", "configuration")
 
     def plan(self, context: PlanContext[SyncSpec]) -> Asked:
-        digest = context.inputs.package_digest
-        destination = str(context.root.package(digest))
+        inputs = context.inputs
+        digests = {"code": inputs.code_digest, "configuration": inputs.configuration_digest}
+        folders = {tree: str(context.root.pushed(digest)) for tree, digest in digests.items()}
+        pushes = (PushStep(name=tree, destination=folders[tree], digest=digests[tree]) for tree in TREES)
         where = Layout(context.spec.nodes, 1, "cpu")
-        job = context.job("sync", "surefoot.node.verify_tree", {"package": destination}, where)
-        steps = (PushStep(destination=destination, digest=digest), JobsStep(jobs=(job,)))
-        return Asked(steps=steps, expect={"digest": digest, "destination": destination})
+        job = context.job("sync", "surefoot.node.verify_tree", {"trees": folders}, where)
+        return Asked(steps=(*pushes, JobsStep(jobs=(job,))), expect={"digests": digests, "folders": folders})
 
     def read(self, view: View) -> Facts:
-        return Facts(push=view.evidence.record(Push, PUSH), trees=said(view.evidence, "sync", Tree))
+        pushes = {tree: view.evidence.record(Push, push_file(tree)) for tree in TREES}
+        found = said(view.evidence, "sync", Found)
+        for rank in found:
+            if set(rank.data.trees) != set(TREES):
+                raise EvidenceError(f"tells of {sorted(rank.data.trees)}, asked for were {TREES}", file=rank.file)
+        return Facts(pushes, found)
 
     def judge(self, facts: Facts, view: View) -> Judgement:
-        checks = [_sent(facts.push, view)]
-        checks += [check for tree in facts.trees for check in (_same(tree, facts.push, view), _imported(tree, view))]
-        intact = sum(check.status is Status.PASSED for check in checks if check.id.endswith(".files"))
+        checks = [_sent(tree, facts.pushes[tree], view) for tree in TREES]
+        for rank in facts.found:
+            checks += [_same(rank, tree, facts.pushes[tree], view) for tree in TREES]
+            checks.append(_imported(rank, view))
+        bad = {check.id.split(".")[1] for check in checks if check.status is not Status.PASSED and ".rank" in check.id}
+        count = sum(len(push.files) for push in facts.pushes.values())
         return Judgement(
             checks=tuple(checks),
-            summary=f"{len(facts.push.files)} files, the same on {intact} of {len(facts.trees)} nodes",
-            details={"digest": facts.push.digest, "destination": facts.push.destination},
+            summary=f"{count} files, the same on {len(facts.found) - len(bad)} of {len(facts.found)} nodes",
+            details={tree: {"digest": p.digest, "destination": p.destination} for tree, p in facts.pushes.items()},
         )
 
 
-def _sent(push: Push, view: View) -> Check:
-    wanted, actual = view.expect["digest"], tree_digest(push.files)
-    ok = bool(push.files) and actual == wanted == push.digest and push.destination == view.expect["destination"]
+def _sent(tree: str, push: Push, view: View) -> Check:
+    wanted, folder = view.expect["digests"][tree], view.expect["folders"][tree]
+    actual = tree_digest(push.files)
+    ok = bool(push.files) and actual == wanted == push.digest and push.destination == folder
     return decide(
-        "sync.sent",
-        f"what was sent to {view.expect['destination']} is the package of this run",
+        f"sync.{tree}.sent",
+        f"what was sent to {folder} is the {tree} of this run",
         ok,
         expected=wanted,
-        actual=actual if push.destination == view.expect["destination"] else f"{actual} in {push.destination}",
-        evidence=(view.evidence.ref(PUSH, text=f"{len(push.files)} files"),),
+        actual=actual if push.destination == folder else f"{actual} in {push.destination}",
+        evidence=(view.evidence.ref(push_file(tree), text=f"{len(push.files)} files"),),
         derivation="sha256 over the sorted lines `path NUL sha256 LF` of all files",
         next_action="the code changed while the run was going on: start a new run",
     )
 
 
-def _same(tree: Said[Tree], push: Push, view: View) -> Check:
-    have, sent = tree.data.files, push.files
-    problems = [f"{name} is missing" for name in sorted(set(sent) - set(have))]
-    problems += [f"{name} differs" for name in sorted(sent) if name in have and have[name] != sent[name]]
-    problems += [f"{name} was not sent" for name in sorted(set(have) - set(sent))]
+def _same(rank: Said[Found], name: str, push: Push, view: View) -> Check:
+    wanted, folder = view.expect["digests"][name], view.expect["folders"][name]
+    tree = rank.data.trees[name]
+    have, sent = tree.files, push.files
+    problems = [f"{file} is missing" for file in sorted(set(sent) - set(have))]
+    problems += [f"{file} differs" for file in sorted(sent) if file in have and have[file] != sent[file]]
+    problems += [f"{file} was not sent" for file in sorted(set(have) - set(sent))]
     recomputed = tree_digest(have)
-    if not problems and not recomputed == tree.data.tree_digest == view.expect["digest"]:
-        problems = [f"tree digest is {tree.data.tree_digest[:16]}…, computed from its files {recomputed[:16]}…"]
-    if tree.data.package != view.expect["destination"]:
-        problems.append(f"looked at {tree.data.package}")
+    if not problems and not recomputed == tree.digest == wanted:
+        problems = [f"tree digest is {tree.digest[:16]}…, computed from its files {recomputed[:16]}…"]
+    if tree.folder != folder:
+        problems.append(f"looked at {tree.folder}")
     return decide(
-        f"sync.rank{tree.rank}.files",
-        f"{tree.where} sees the files that were sent, and no other",
+        f"sync.rank{rank.rank}.{name}",
+        f"{rank.where} sees the {name} that was sent, and no other file",
         not problems,
-        expected=view.expect["digest"],
+        expected=wanted,
         actual=shorten(problems) or recomputed,
-        evidence=(view.evidence.ref(tree.file, text=shorten(problems)), view.evidence.ref(PUSH)),
-        next_action=f"remove {view.expect['destination']} and resume the run: it is sent again. If the file comes back "
+        evidence=(view.evidence.ref(rank.file, text=shorten(problems)), view.evidence.ref(push_file(name))),
+        next_action=f"remove {folder} and resume the run: it is sent again. If the file comes back "
         "stale, the node mounts another file system there, or caches it",
     )
 
 
-def _imported(tree: Said[Tree], view: View) -> Check:
-    wanted = f"{tree.data.package_real}/src/surefoot/__init__.py"
+def _imported(rank: Said[Found], view: View) -> Check:
+    wanted = f"{rank.data.trees['code'].real}/src/surefoot/__init__.py"
     return decide(
-        f"sync.rank{tree.rank}.imported",
-        f"{tree.where} runs the surefoot that was sent, not one installed there",
-        tree.data.imported_from == wanted,
+        f"sync.rank{rank.rank}.imported",
+        f"{rank.where} runs the surefoot that was sent, not one installed there",
+        rank.data.imported_from == wanted,
         expected=wanted,
-        actual=tree.data.imported_from,
-        evidence=(view.evidence.ref(tree.file, text=tree.data.imported_from),),
+        actual=rank.data.imported_from,
+        evidence=(view.evidence.ref(rank.file, text=rank.data.imported_from),),
         next_action="PYTHONPATH does not reach the ranks, or a .pth file or `python -I` overrides it: look at the job's env",
     )
 
