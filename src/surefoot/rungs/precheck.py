@@ -234,9 +234,10 @@ def _version(node: Node, view: View, name: str, fact: TextFact, wanted: _Wanted)
     claim = f"{node.said.report.host} has {name} {wanted.shown}"
     reference = view.evidence.ref(node.said.file, text=f"{name}: {fact.shown}")
     if fact.unknown is not None:
+        missing = "surefoot[train]" if name == "torch" else name
         return unproved(
             identifier, claim, expected=wanted.shown, actual=fact.shown, evidence=(reference,),
-            next_action=f"make {name} importable for the interpreter on the node, or remove software.{name}",
+            next_action=f"install {missing} for the interpreter on the node, or remove software.{name}",
         )  # fmt: skip
     return decide(
         identifier,
