@@ -143,7 +143,10 @@ def test_a_root_that_cannot_be_made_exits_4(toy: ToyCli, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("root", ["a\nb", "a\x1b[31mb", "a\udcffb", "a\x00b"])
-def test_a_root_that_records_and_logs_cannot_hold_is_refused(root: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_root_that_records_and_logs_cannot_hold_is_refused(
+    root: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
     for command in (["climb"], ["rung", "runner", "--run", "x"], ["show"], ["runs"], ["judge", "x"]):
         assert run([*command, "--root", root]) == 3
         assert "line break, a control character" in capsys.readouterr().err

@@ -62,6 +62,8 @@ def test_a_fine_tune_that_is_killed_or_interrupted_is_taken_up_again(tmp_path_fa
 
     assert end(climb, signal.SIGKILL)[0] == -signal.SIGKILL
     assert drill.left_over() == {}
+    (done,) = (run / "rungs/finetune/attempt-001/raw").glob("*/done.json")  # ended, and not just run to its end
+    assert json.loads(done.read_text())["reason"] == "the process that submitted it is gone"
     before = settled(run)
     assert len(before) == 2 * 10
     assert drill.json("show", code=2)["status"] == "INCONCLUSIVE"
