@@ -54,11 +54,12 @@ def _steps(losses: list[float]) -> list[TrainStep]:
 def finetuned(staged: StagedAssets, recipe_digest: str, losses: list[float]) -> EvidenceSet:
     """Evidence of a fine-tune by two ranks, as far as a review reads it."""
     job = JobSpec(
-        name="finetune", argv=("python", "-m", "surefoot.training.train"), folder="/share/finetune", ranks_per_node=2
-    )
+        name="finetune", argv=("python", "-m", "surefoot.training.train"), folder="/share/finetune", ranks_per_node=2,
+        env={"SUREFOOT_CODE": "ab" * 32, "PYTHONPATH": "/share/src"},
+    )  # fmt: skip
     plan = Plan(
         run_id=recorded.RUN, rung="finetune", attempt=1, nonce="nonce-tune", steps=(JobsStep(jobs=(job,)),),
-        inputs={"package": "cd" * 32},
+        inputs={"package": "ab" * 32},
     )  # fmt: skip
     header = TrainHeader(
         run=recorded.RUN, nonce="nonce-tune", recipe_digest=recipe_digest, world_size=2, micro_batch_size=4,
@@ -111,7 +112,7 @@ def review_view(root: Path, losses: list[float] | None = None, wrong: frozenset[
     base = base.model_copy(update={"header": base.header.model_copy(update={"model_digest": staged.base.digest})})
     adapter = adapter.model_copy(update={"header": adapter.header.model_copy(update={"model_digest": digest})})
     evaluated = evaluate_view(base, adapter, text)
-    plan = evaluated.plan.model_copy(update={"inputs": {"package": "cd" * 32}})
+    plan = evaluated.plan.model_copy(update={"inputs": {"package": "ab" * 32}})
     evaluated = replace(evaluated, evidence=replace(evaluated.evidence, plan=plan))
     gated = gate_view(evaluated)
     needs = {

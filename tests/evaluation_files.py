@@ -25,6 +25,7 @@ from surefoot.training.tasks import task_lines
 RANKS = 2
 FOLDER = "raw/evaluate"
 START = 1796572800.0
+CODE = "ab" * 32
 SPEC = Evaluate(rung="evaluate")
 
 
@@ -58,8 +59,8 @@ def evaluation_files(base: AnswerSet, adapter: AnswerSet, spec: JobSpec, tasks: 
                 written[name] = as_text(_stamped(whole, rows, digest))
         report = {
             "program": PROGRAM, "run": RUN, "nonce": NONCE, "job": "evaluate", "job_id": "7", "rank": rank,
-            "local_rank": rank, "world_size": RANKS, "host": "node-a", "pid": 100 + rank, "started_at": START + 1,
-            "ended_at": START + 21, "data": _report(rank, base, adapter, digest, written),
+            "local_rank": rank, "world_size": RANKS, "host": "node-a", "pid": 100 + rank, "imported_from": "/share/src/surefoot",
+            "code_digest": CODE, "started_at": START + 1, "ended_at": START + 21, "data": _report(rank, base, adapter, digest, written),
         }  # fmt: skip
         files |= {**written, f"rank-{rank}.json": json.dumps(report)}
     files["request.json"] = json.dumps(spec.request)
@@ -102,7 +103,8 @@ def evaluate_view(base: AnswerSet, adapter: AnswerSet, tasks: str = "") -> View:
     tasks = tasks or task_lines(tasks_of(base))
     request = {"batch_size": SPEC.batch_size, "seed": 0}
     argv = ("python", "-m", PROGRAM)
-    job = JobSpec(name="evaluate", argv=argv, folder="/share/evaluate", request=request, ranks_per_node=RANKS)
+    env = {"SUREFOOT_CODE": CODE, "PYTHONPATH": "/share/src"}
+    job = JobSpec(name="evaluate", argv=argv, env=env, folder="/share/evaluate", request=request, ranks_per_node=RANKS)
     expect = {
         "base_digest": base.header.model_digest, "adapter_digest": adapter.header.model_digest,
         "tasks_digest": tree_digest({"tasks.jsonl": sha(tasks)}), "tasks": len(base.answers), "device": "cpu",

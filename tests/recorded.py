@@ -38,7 +38,12 @@ def inputs_of(recipe: Recipe, ladder: Ladder) -> RunInputs:
     )  # fmt: skip
     cluster = Cluster(name="here", root="/shared", python=PYTHON, node_groups=(NodeGroup(name="n", count=1),))
     return RunInputs(
-        cluster=cluster, ladder=ladder, recipe=recipe, policy=policy, code_digest="ab" * 32, configuration_digest="cd" * 32
+        cluster=cluster,
+        ladder=ladder,
+        recipe=recipe,
+        policy=policy,
+        code_digest="ab" * 32,
+        configuration_digest="cd" * 32,
     )
 
 
@@ -77,7 +82,8 @@ def job_files(plan: Plan, spec: JobSpec, data: list[dict[str, Any]], *, seconds:
         files[f"rank-{rank}.json"] = {
             "program": spec.argv[-1], "run": RUN, "nonce": plan.nonce, "job": spec.name, "job_id": job.id,
             "rank": rank, "local_rank": rank % spec.ranks_per_node, "world_size": spec.world_size, "host": "node-a",
-            "pid": 100 + rank, "started_at": START + 2, "ended_at": START + seconds, "data": {"rank": rank, **said},
+            "pid": 100 + rank, "imported_from": f"{spec.env['PYTHONPATH']}/surefoot",
+            "code_digest": spec.env["SUREFOOT_CODE"], "started_at": START + 2, "ended_at": START + seconds, "data": {"rank": rank, **said},
         }  # fmt: skip
     return {f"raw/{spec.name}/{name}": (json.dumps(content) + "\n").encode() for name, content in files.items()}
 

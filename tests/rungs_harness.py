@@ -13,9 +13,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-import surefoot
 from surefoot.connection.local import LocalConnection
-from surefoot.engine.package import build
+from surefoot.engine.package import Package, build
 from surefoot.engine.resolve import resolve
 from surefoot.errors import EvidenceError
 from surefoot.evidence import Blob, EvidenceSet
@@ -29,7 +28,6 @@ from surefoot.paths import RootPaths
 from surefoot.rungs.base import PlanContext, Rung, View
 from surefoot.scheduler.local import LocalScheduler
 
-SOURCE = Path(surefoot.__file__).parent
 RUN = "run-1"
 NONCE = "0123456789abcdef"
 
@@ -86,13 +84,18 @@ def collected(
     folder.raw.mkdir(parents=True)
     code = RootPaths(root).pushed(view.inputs.code_digest)
     if not any(isinstance(step, PushStep) for step in view.plan.steps) and not code.exists():
-        (code / "src").mkdir(parents=True)
-        (code / "src" / "surefoot").symlink_to(SOURCE)
+        tree = package_of(view.inputs).tree(view.inputs.code_digest)
+        LocalConnection().put_tree(tree.files, code)
     for step in view.plan.steps:
         execute(step, folder.raw, view.inputs)
     names = [path for path in sorted(folder.folder.rglob("*")) if path.is_file()]
     files = {p.relative_to(folder.folder).as_posix(): p.read_bytes() for p in names}
     return with_files(view, files)
+
+
+def package_of(inputs: RunInputs) -> Package:
+    """The package that was resolved together with these inputs."""
+    return build({name: getattr(inputs, name) for name in ("cluster", "ladder", "recipe", "policy")})
 
 
 def execute(step: Step, raw: Path, inputs: RunInputs) -> None:
@@ -106,8 +109,7 @@ def execute(step: Step, raw: Path, inputs: RunInputs) -> None:
         times = {"started_at": begun, "ended_at": time.time()}
         (raw / f"{step.name}.exit.json").write_text(json.dumps({**ending, **times}))
     elif isinstance(step, PushStep):
-        parts = {name: getattr(inputs, name) for name in ("cluster", "ladder", "recipe", "policy")}
-        tree = build(parts).tree(step.digest)
+        tree = package_of(inputs).tree(step.digest)
         pushed = LocalConnection().put_tree(tree.files, Path(step.destination))
         account = {
             "digest": tree.digest, "destination": step.destination, "files": dict(tree.digests), "pushed": pushed,

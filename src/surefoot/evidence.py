@@ -25,6 +25,9 @@ from surefoot.model.run import Plan
 
 R = TypeVar("R", bound=Record)
 
+CODE_VARIABLE = "SUREFOOT_CODE"
+"""Variable of a job that holds the tree digest of the code which its ranks are to run."""
+
 
 @dataclass(frozen=True)
 class Blob:
@@ -87,6 +90,10 @@ class RankReport(Record):
     world_size: int = Field(ge=1)
     host: str
     pid: int
+    imported_from: str
+    """Folder of the ``surefoot`` package that the rank ran."""
+    code_digest: str
+    """Tree digest of that package when the rank ended."""
     started_at: float
     ended_at: float
     data: dict[str, Any]
@@ -181,17 +188,27 @@ class EvidenceSet:
                 return spec
         raise EvidenceError(f"the plan asked for no job named {name!r}", file="plan.json")
 
+    def _code_of(self, spec: JobSpec) -> tuple[str, str]:
+        """Digest of the code that a job was asked to run, and the package's folder. Raises EvidenceError."""
+        code, path = spec.env.get(CODE_VARIABLE), spec.env.get("PYTHONPATH")
+        if not code or not path or self.plan.inputs.get("package", code) != code:
+            raise EvidenceError(f"does not say which code job {spec.name!r} runs", file="plan.json")
+        return code, f"{path}/surefoot"
+
     def rank_file(self, job: str, rank: int) -> str:
         """Name of a rank's report."""
         return f"raw/{job}/rank-{rank}.json"
 
-    def ranks(self, job: str) -> tuple[RankReport, ...]:
+    def ranks(self, job: str, *, any_code: bool = False) -> tuple[RankReport, ...]:
         """The reports of all ranks of a job, in order of rank.
 
         Raises EvidenceError unless there is exactly one report for each rank that was asked for,
-        each is of this run, this attempt and this job, and no two come from one process.
+        each is of this run, this attempt and this job, ran the code of this run from where it was
+        pushed, and no two come from one process. `any_code`: which code a rank ran is for the caller
+        to judge.
         """
         spec = self.job(job)
+        code, place = self._code_of(spec)
         program = spec.argv[-1]
         wanted = {self.rank_file(job, rank) for rank in range(spec.world_size)}
         present = {
@@ -217,6 +234,10 @@ class EvidenceSet:
                 found = getattr(report, key)
                 if found != value:
                     raise EvidenceError(f"{key} is {found!r}, asked for was {value!r}", file=name)
+            if not any_code and (report.code_digest, report.imported_from) != (code, place):
+                ran = f"{report.code_digest[:16]}… from {report.imported_from}"
+                problem = f"ran other code than was pushed: {ran}; asked for was {code[:16]}… from {place}"
+                raise EvidenceError(problem, file=name)
             other = processes.setdefault((report.host, report.pid), name)
             if other != name:
                 raise EvidenceError(f"same process as {other} (host {report.host}, pid {report.pid})", file=name)

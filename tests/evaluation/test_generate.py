@@ -17,6 +17,7 @@ import surefoot
 from answer_sets import SEED_POLICY
 from evaluation_files import gate_view
 from rungs_harness import NONCE, inputs_of, judged, run_jobs
+from surefoot.engine.package import code_digest
 from surefoot.evaluation.generate import Generator, answer_all, left_pad
 from surefoot.evaluation.records import PROGRAM
 from surefoot.evidence import Blob, EvidenceSet
@@ -136,7 +137,7 @@ def evaluated(root: Path, *, inert: bool) -> View:
     folder = root / "attempt" / "raw" / "evaluate"
     env = {
         "PYTHONPATH": str(Path(surefoot.__file__).parent.parent), "OMP_NUM_THREADS": "1", "SUREFOOT_RUN": "run-1",
-        "SUREFOOT_NONCE": NONCE,
+        "SUREFOOT_NONCE": NONCE, "SUREFOOT_CODE": code_digest(),
     }  # fmt: skip
     job = JobSpec(
         name="evaluate", argv=(sys.executable, "-m", PROGRAM), folder=str(folder), env=env, request=request,

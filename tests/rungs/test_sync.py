@@ -52,7 +52,7 @@ def test_a_real_change_after_the_push_is_named(tmp_path: Path, damage: str, word
     execute(jobs, raw, view.inputs)
     files = {p.relative_to(raw.parent).as_posix(): p.read_bytes() for p in raw.rglob("*") if p.is_file()}
     view = with_files(view, files)
-    assert failed(RUNG, view) == {"sync.rank0.code"}
+    assert failed(RUNG, view) == {"sync.rank0.code", "sync.rank0.imported"}
     assert actual(view, "sync.rank0.code") == f"src/surefoot/{victim.name} {'is ' * (damage == 'remove')}{word}"
 
 
@@ -66,6 +66,11 @@ def test_an_edited_configuration_is_named(good: View) -> None:
 def test_running_an_installed_copy_instead_fails(good: View) -> None:
     damaged = edited(good, RANK, lambda d: d["data"].update(imported_from="/usr/lib/python3/surefoot/__init__.py"))
     assert failed(RUNG, damaged) == {"sync.rank0.imported"}
+
+
+def test_running_from_another_folder_or_other_content_fails(good: View) -> None:
+    for change in ({"imported_from": "/usr/lib/python3/surefoot"}, {"code_digest": "0" * 64}):
+        assert failed(RUNG, edited(good, RANK, lambda d, c=change: d.update(c))) == {"sync.rank0.imported"}  # type: ignore[misc]
 
 
 def test_the_same_file_left_out_on_both_sides_does_not_hide(good: View) -> None:

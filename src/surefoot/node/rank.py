@@ -2,7 +2,8 @@
 
 A scheduler gives each rank the variables that torchrun and Slurm give (RANK, LOCAL_RANK,
 WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT) and SUREFOOT_JOB_FOLDER, SUREFOOT_JOB_ID,
-SUREFOOT_JOB_NAME, SUREFOOT_RUN and SUREFOOT_NONCE.
+SUREFOOT_JOB_NAME, SUREFOOT_RUN and SUREFOOT_NONCE. Each rank says from where its code came and what
+that code is (`running_code`), so that a job which ran other code than was pushed proves nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +16,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from surefoot.files import write_atomic
+import surefoot
+from surefoot.files import tree_digest, tree_files, write_atomic
+
+
+def running_code() -> tuple[str, str]:
+    """Folder that ``surefoot`` was imported from, as Python names it, and the tree digest of what is in it now.
+
+    The digest is that of ``src/surefoot/**``, as the engine computes it of what it pushes; some
+    200 small files, about 10 ms.
+    """
+    folder = Path(surefoot.__file__).parent
+    return str(folder), tree_digest({f"src/surefoot/{name}": digest for name, digest in tree_files(folder).items()})
 
 
 @dataclass(frozen=True)
@@ -46,11 +58,13 @@ class Rank:
 
     def report(self, data: dict[str, Any]) -> None:
         """Write ``rank-<r>.json``: the last thing a rank does. NaN is refused (ValueError)."""
+        imported_from, code_digest = running_code()
         account = {
             "program": self.program, "run": os.environ["SUREFOOT_RUN"], "nonce": os.environ["SUREFOOT_NONCE"],
             "job": os.environ["SUREFOOT_JOB_NAME"], "job_id": os.environ["SUREFOOT_JOB_ID"],
             "rank": self.rank, "local_rank": self.local_rank, "world_size": self.world_size,
             "host": socket.gethostname(), "pid": os.getpid(),
+            "imported_from": imported_from, "code_digest": code_digest,
             "started_at": self.started_at, "ended_at": time.time(), "data": data,
         }  # fmt: skip
         write_atomic(self.folder / f"rank-{self.rank}.json", json.dumps(account, indent=1, allow_nan=False) + "\n")

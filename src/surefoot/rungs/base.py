@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
-from surefoot.evidence import EvidenceSet
+from surefoot.evidence import CODE_VARIABLE, EvidenceSet
 from surefoot.model.cluster import Cluster
 from surefoot.model.job import ExpectedExit, JobSpec
 from surefoot.model.ladder import NodeRungSpec, RungSpec
@@ -97,6 +97,7 @@ class PlanContext(Generic[S]):
             folder=str(self.attempt.job(name)),
             env={
                 **self.cluster.env,
+                CODE_VARIABLE: self.inputs.code_digest,
                 "PYTHONPATH": str(self.root.pushed(self.inputs.code_digest) / "src"),
                 "PYTHONUNBUFFERED": "1",
                 "PYTHONDONTWRITEBYTECODE": "1",

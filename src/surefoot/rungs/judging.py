@@ -47,13 +47,14 @@ class RankData(Record):
 R = TypeVar("R", bound=RankData)
 
 
-def said(evidence: EvidenceSet, job: str, kind: type[R]) -> tuple[Said[R], ...]:
+def said(evidence: EvidenceSet, job: str, kind: type[R], *, any_code: bool = False) -> tuple[Said[R], ...]:
     """Reports of all ranks of `job`, in order of rank, each cross-checked with the job's own files.
 
-    Raises EvidenceError where a report is missing, malformed, another rank's or another job's, or
-    where its times do not fit between submission and end of the job.
+    Raises EvidenceError where a report is missing, malformed, another rank's or another job's, of
+    other code than was pushed (unless `any_code`: the caller judges that), or where its times do not
+    fit between submission and end of the job.
     """
-    reports = evidence.ranks(job)
+    reports = evidence.ranks(job, any_code=any_code)
     submitted = evidence.record(Job, f"raw/{job}/job.json")
     done_file = f"raw/{job}/done.json"
     done = evidence.record(JobDone, done_file)

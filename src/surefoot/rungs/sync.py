@@ -75,7 +75,7 @@ class Sync(Rung[SyncSpec, Facts]):
 
     def read(self, view: View) -> Facts:
         pushes = {tree: view.evidence.record(Push, push_file(tree)) for tree in TREES}
-        found = said(view.evidence, "sync", Found)
+        found = said(view.evidence, "sync", Found, any_code=True)  # `_same` and `_imported` name what differs
         for rank in found:
             if set(rank.data.trees) != set(TREES):
                 raise EvidenceError(f"tells of {sorted(rank.data.trees)}, asked for were {TREES}", file=rank.file)
@@ -136,14 +136,20 @@ def _same(rank: Said[Found], name: str, push: Push, view: View) -> Check:
 
 
 def _imported(rank: Said[Found], view: View) -> Check:
-    wanted = f"{rank.data.trees['code'].real}/src/surefoot/__init__.py"
+    """By its folder as Python was given it, by that with links resolved (a root may be a link), and by its content."""
+    wanted = f"{view.expect['folders']['code']}/src/surefoot"
+    real = f"{rank.data.trees['code'].real}/src/surefoot/__init__.py"
+    found, really = rank.report.imported_from, rank.data.imported_from
+    digest = view.expect["digests"]["code"]
+    same = rank.report.code_digest == digest
     return decide(
         f"sync.rank{rank.rank}.imported",
         f"{rank.where} runs the surefoot that was sent, not one installed there",
-        rank.data.imported_from == wanted,
+        (found, really) == (wanted, real) and same,
         expected=wanted,
-        actual=rank.data.imported_from,
-        evidence=(view.evidence.ref(rank.file, text=rank.data.imported_from),),
+        actual=(found if found != wanted else really)
+        + ("" if same else f", which has another digest than {digest[:16]}…"),
+        evidence=(view.evidence.ref(rank.file, text=really),),
         next_action="PYTHONPATH does not reach the ranks, or a .pth file or `python -I` overrides it: look at the job's env",
     )
 
