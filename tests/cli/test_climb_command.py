@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from surefoot.cli import run
-from surefoot.engine.store import Owner, load_manifest, write_record
+from surefoot.engine.claims import Owner
+from surefoot.engine.store import load_manifest, write_record
 from surefoot.scheduler.processes import start_ticks
 from toy_cli import ToyCli, statuses
 from toy_ladder import NAMES, WRITES_42, attempts
@@ -188,7 +189,7 @@ def test_jobs_of_a_rung_that_a_live_process_collects_are_not_ended_by_a_resume(
     owner = Owner.this_process().model_copy(update={"pid": os.getppid(), "start_ticks": start_ticks(os.getppid())})
     write_record(attempt.owner, owner)
     reaped: list[Path] = []
-    monkeypatch.setattr("surefoot.engine.climb.reap", lambda folder: bool(reaped.append(folder)) or True)
+    monkeypatch.setattr("surefoot.scheduler.local.reap", lambda folder: bool(reaped.append(folder)) or True)
     said = toy("rung", "runner", "--run", toy.only_run.folder.name)
     assert said.code == 3
     assert "is being collected by process" in said.err

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from surefoot.engine.claims import Owner
 from surefoot.engine.judge import Judge
 from surefoot.engine.session import Session, resume
-from surefoot.engine.store import Owner, load_results, write_record
+from surefoot.engine.store import load_results, write_record
 from surefoot.errors import RequestError
 from surefoot.model.events import Event, Note
 from surefoot.model.ladder import Ladder
@@ -105,6 +106,20 @@ def test_evidence_that_was_collected_anew_makes_the_rungs_that_read_it_stale(tmp
     again = {**toys(), "precheck": ToyRung("precheck", reads="sync")}
     assert statuses(climb(resume(session.run_paths, chosen(tmp_path)), again)) == ALL_PASSED
     assert attempts(session.run_paths) == {"runner": 1, "sync": 1, "scheduler": 1, "precheck": 2}
+
+
+def test_a_rung_that_passed_is_run_again_when_asked(tmp_path: Path) -> None:
+    session = new_session(tmp_path)
+    climb(session, toys())
+    resumed = resume(session.run_paths, chosen(tmp_path))
+    results = resumed.climb(toys(), frozenset(NAMES), lambda _event: None, again=frozenset({"sync"})).run()
+    assert statuses(results) == ALL_PASSED
+    assert attempts(session.run_paths) == {"runner": 1, "sync": 2, "scheduler": 1, "precheck": 1}
+
+
+def test_ranks_that_say_that_the_machinery_broke_are_an_error_not_a_failure(tmp_path: Path) -> None:
+    results = climb(new_session(tmp_path), toys(runner="raise SystemExit(4)", sync="raise SystemExit(1)"))
+    assert results["runner"].status is Status.ERROR
 
 
 def test_a_rung_asked_alone_is_blocked_until_its_needs_have_passed(tmp_path: Path) -> None:

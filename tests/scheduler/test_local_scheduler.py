@@ -201,6 +201,27 @@ def test_a_submitter_killed_with_9_leaves_no_process_and_a_done_file(tmp_path: P
     assert json.loads((folder / "done.json").read_text())["state"] == "CANCELLED"
 
 
+def test_a_damaged_done_file_loses_its_own_job_only(scheduler: LocalScheduler, tmp_path: Path) -> None:
+    bad, good = (scheduler.submit(spec(tmp_path, "pass", name)) for name in ("bad", "good"))
+    (Path(bad.spec.folder) / "done.json").write_bytes(b"\xff\xfe")
+    assert ended(scheduler, good).state is JobState.COMPLETED
+    (Path(bad.spec.folder) / "done.json").write_bytes(b"\xff\xfe")
+    status = scheduler.poll([bad])[bad.id]
+    assert status.state is JobState.LOST
+    assert "cannot read" in status.reason
+
+
+def test_threads_are_what_the_job_asked_for_whatever_the_shell_says(
+    scheduler: LocalScheduler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "64")
+    job = scheduler.submit(
+        spec(tmp_path, "import os; open('n', 'w').write(os.environ['OMP_NUM_THREADS'])", cpus_per_rank=2)
+    )
+    ended(scheduler, job)
+    assert (Path(job.spec.folder) / "n").read_text() == "2"
+
+
 def test_two_nodes_are_refused_with_what_to_do(scheduler: LocalScheduler, tmp_path: Path) -> None:
     with pytest.raises(SchedulerError, match="has one"):
         scheduler.submit(spec(tmp_path, "", nodes=2))

@@ -9,11 +9,13 @@ import click
 
 from surefoot.cli.chosen import chosen, command_line, resume_words, root_words
 from surefoot.cli.dry_run import show_plans
-from surefoot.cli.options import configuration_options, json_option, root_paths
+from surefoot.cli.options import configuration_options, json_option, root_paths, take_over_option
 from surefoot.cli.running import run_climb
+from surefoot.engine.claims import climbing
 from surefoot.engine.selection import Selection, select
 from surefoot.engine.session import Session, resume, start
-from surefoot.engine.store import climbing, find_run, load_manifest
+from surefoot.engine.store import find_run, load_manifest
+from surefoot.model.ladder import Ladder
 
 
 @click.command("climb")
@@ -22,6 +24,8 @@ from surefoot.engine.store import climbing, find_run, load_manifest
 @click.option("--from", "start_at", metavar="RUNG", help="This rung and all that build on it.")
 @click.option("--to", "end_at", metavar="RUNG", help="This rung and all that it builds on.")
 @click.option("--only", "only", multiple=True, metavar="RUNG", help="This rung alone (may be repeated).")
+@click.option("--again", "again", multiple=True, metavar="RUNG", help="Run it again although it PASSED.")
+@take_over_option
 @click.option("--dry-run", is_flag=True, help="Print what would be run; records nothing, proves nothing: exit 2.")
 @json_option
 def climb_command(
@@ -30,6 +34,8 @@ def climb_command(
     start_at: str | None,
     end_at: str | None,
     only: tuple[str, ...],
+    again: tuple[str, ...],
+    take_over: bool,
     dry_run: bool,
     as_json: bool,
     **configuration: Any,
@@ -46,9 +52,12 @@ def climb_command(
         paths = find_run(root_paths(configuration["root"]), resumed)
         made = chosen(configuration, recorded=paths)
         # A wrong name is told before a run is made or changed.
-        selected = select(made.ladder or load_manifest(paths).inputs.ladder, selection)
-        with climbing(paths):
-            return _run(resume(paths, made), selected, as_json=as_json)
+        ladder = made.ladder or load_manifest(paths).inputs.ladder
+        selected, repeated = select(ladder, selection), _repeated(ladder, again)
+        with climbing(paths, take_over=take_over):
+            return _run(resume(paths, made), selected | repeated, as_json=as_json, again=repeated, take_over=take_over)
+    if again or take_over:
+        raise click.UsageError("--again and --take-over speak of an old run: they go with --resume RUN")
     made = chosen(configuration)
     assert made.ladder is not None
     selected = select(made.ladder, selection)
@@ -59,16 +68,30 @@ def climb_command(
         return _run(session, selected, as_json=as_json)
 
 
-def _run(session: Session, selected: frozenset[str], *, as_json: bool) -> int:
-    return run_climb(session, selected, resume_words(session.root, session.manifest.run_id), as_json=as_json)
+def _repeated(ladder: Ladder, again: tuple[str, ...]) -> frozenset[str]:
+    return select(ladder, Selection(only=again)) if again else frozenset()
+
+
+def _run(
+    session: Session,
+    selected: frozenset[str],
+    *,
+    as_json: bool,
+    again: frozenset[str] = frozenset(),
+    take_over: bool = False,
+) -> int:
+    go_on = resume_words(session.root, session.manifest.run_id)
+    return run_climb(session, selected, go_on, as_json=as_json, again=again, take_over=take_over)
 
 
 @click.command("rung")
 @click.argument("name", metavar="RUNG")
 @click.option("--run", "run_id", metavar="RUN", required=True, help="The run; made when it is not there yet.")
+@click.option("--again", is_flag=True, help="Run it although it PASSED.")
+@take_over_option
 @configuration_options
 @json_option
-def rung_command(*, name: str, run_id: str, as_json: bool, **configuration: Any) -> int:
+def rung_command(*, name: str, run_id: str, again: bool, take_over: bool, as_json: bool, **configuration: Any) -> int:
     """Run one rung of a run, as a CI job does it: jobs of one pipeline name the same run.
 
     The exit code answers for this rung.
@@ -86,5 +109,6 @@ def rung_command(*, name: str, run_id: str, as_json: bool, **configuration: Any)
         assert made.ladder is not None
         selected = select(made.ladder, selection)
         session = start(made, command_line(), run_id=run_id)
-    again = ["surefoot", "rung", name, "--run", session.manifest.run_id, *root_words(session.root)]
-    return run_climb(session, selected, shlex.join(again), as_json=as_json)
+    go_on = ["surefoot", "rung", name, "--run", session.manifest.run_id, *root_words(session.root)]
+    repeated = selected if again else frozenset()
+    return run_climb(session, selected, shlex.join(go_on), as_json=as_json, again=repeated, take_over=take_over)

@@ -47,3 +47,10 @@ def json_option(command: C) -> C:
 def root_paths(root: str | None) -> RootPaths:
     """Paths below `root`, the environment's, or the default. Raises RequestError for a name that cannot be used."""
     return RootPaths(usable_root(root or os.environ.get("SUREFOOT_ROOT") or DEFAULT_ROOT))
+
+
+def take_over_option(command: C) -> C:
+    """``--take-over``."""
+    return click.option(
+        "--take-over", is_flag=True, help="A process on another host that holds this run is gone: take its place."
+    )(command)

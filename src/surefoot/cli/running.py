@@ -19,17 +19,25 @@ from surefoot.engine.session import Session
 from surefoot.errors import StorageError
 from surefoot.model.events import Event, Note, event_line
 from surefoot.model.run import RungResult
-from surefoot.model.status import ExitCode, Status, combine, exit_code
+from surefoot.model.status import ExitCode, Status, combine, exit_code, whole
 from surefoot.reports.files import write_reports
 from surefoot.reports.summary import summary
 from surefoot.reports.terminal import LiveLadder, show
 from surefoot.rungs.table import RUNGS
 
 
-def run_climb(session: Session, selected: frozenset[str], again: str, *, as_json: bool) -> int:
+def run_climb(
+    session: Session,
+    selected: frozenset[str],
+    go_on: str,
+    *,
+    as_json: bool,
+    again: frozenset[str] = frozenset(),
+    take_over: bool = False,
+) -> int:
     """Climb, report, and answer for the rungs that were asked for.
 
-    `again`: the command that goes on from here. The exit code is that of the rungs in `selected`;
+    `go_on`: the command that goes on from here. `again`: rungs to run although they PASSED. The exit code is that of the rungs in `selected`;
     reports tell of the whole run. Raises StorageError when the reports cannot be written.
     """
     console = Console(stderr=as_json)
@@ -42,7 +50,7 @@ def run_climb(session: Session, selected: frozenset[str], again: str, *, as_json
     ):
         for change in session.changes:
             emit(Note.now(f"changed since this run began: {change}"))
-        results = list(session.climb(RUNGS, selected, emit, stop).run().values())
+        results = list(session.climb(RUNGS, selected, emit, stop, again=again, take_over=take_over).run().values())
         interrupted = stop.is_set()
     unwritten = None
     try:
@@ -50,15 +58,10 @@ def run_climb(session: Session, selected: frozenset[str], again: str, *, as_json
     except StorageError as error:
         unwritten = error  # what was found is told all the same
     asked = [result for result in results if result.rung in selected]
-    show(
-        console,
-        manifest,
-        results,
-        combine(result.status for result in results),
-        report=None if unwritten else paths.report,
-    )
     code = ExitCode.INTERRUPTED if interrupted else exit_code(result.status for result in asked)
-    for line in _last_words(session, results, selected, again, code):
+    overall = whole(result.status for result in results)
+    show(console, manifest, results, overall, report=None if unwritten else paths.report, answer=code)
+    for line in _last_words(session, results, selected, go_on, code):
         click.echo(line, err=as_json or interrupted)
     if unwritten is not None:
         raise unwritten
@@ -74,12 +77,12 @@ def run_climb(session: Session, selected: frozenset[str], again: str, *, as_json
 
 
 def _last_words(
-    session: Session, results: list[RungResult], selected: frozenset[str], again: str, code: ExitCode
+    session: Session, results: list[RungResult], selected: frozenset[str], go_on: str, code: ExitCode
 ) -> Iterator[str]:
     """What the exit code answers where that isn't the whole run, and how to go on."""
     status = {result.rung: result.status for result in results}
     if code is ExitCode.INTERRUPTED:
-        yield f"interrupted; its jobs are cancelled. Go on with: {again}"
+        yield f"interrupted; its jobs are cancelled. Go on with: {go_on}"
         return
     if selected != status.keys():
         told = ", ".join(f"{name} {status[name]}" for name in status if name in selected)
@@ -96,7 +99,7 @@ def _last_words(
         words = resume_words(session.root, session.manifest.run_id, "--to", blocked[-1])
         yield f"{blocked[0]} needs {', '.join(dict.fromkeys(missing))}, which was not asked for. Climb up to it: {words}"
     elif code is not ExitCode.PROVED:
-        yield f"When that is mended, go on with: {again}"
+        yield f"When that is mended, go on with: {go_on}"
 
 
 class _EventLog:

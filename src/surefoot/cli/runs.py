@@ -17,7 +17,7 @@ from surefoot.engine.judge import Judge
 from surefoot.engine.store import find_run, load_manifest, load_results
 from surefoot.errors import EvidenceError, RunNotFoundError, SurefootError
 from surefoot.model.run import RungResult, RunManifest
-from surefoot.model.status import Status, combine, exit_code
+from surefoot.model.status import Status, exit_code, whole
 from surefoot.paths import RunPaths
 from surefoot.reports.files import write_reports
 from surefoot.reports.live import never_fail_to_print
@@ -50,7 +50,7 @@ def judge_command(*, run: str, root: str, policy: str | None, as_json: bool) -> 
         found = {**summary(manifest, results), "differs_from_recorded": different}
         click.echo(json.dumps(found, indent=1))
     else:
-        show(Console(), manifest, results, combine(r.status for r in results))
+        show(Console(), manifest, results, whole(r.status for r in results))
         for line in damage:
             click.echo(line)
         for name in different:
@@ -58,7 +58,7 @@ def judge_command(*, run: str, root: str, policy: str | None, as_json: bool) -> 
             click.echo(f"differs from the recorded result: {name}: {before} → {judged[name].status}")
         if not different:
             click.echo("identical to the recorded results")
-    return exit_code(result.status for result in results)
+    return exit_code([whole(result.status for result in results)])
 
 
 @click.command("runs")
@@ -103,7 +103,7 @@ def _row(paths: RunPaths) -> dict[str, Any]:
     return {
         "run": manifest.run_id,
         "created": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(manifest.created_at)),
-        "status": str(combine(statuses)),
+        "status": str(whole(statuses)),
         "passed": f"{sum(s is Status.PASSED for s in statuses)} of {len(names)}",
         "ladder": manifest.inputs.ladder.name,
         "recipe": manifest.inputs.recipe.name,
@@ -125,8 +125,8 @@ def show_command(*, run: str, root: str, as_json: bool) -> int:
         click.echo(json.dumps(summary(manifest, results), indent=1))
     else:
         report = paths.report if paths.report.exists() else None
-        show(Console(), manifest, results, combine(r.status for r in results), report=report)
-    return exit_code(result.status for result in results)
+        show(Console(), manifest, results, whole(r.status for r in results), report=report)
+    return exit_code([whole(result.status for result in results)])
 
 
 @click.command("report")
@@ -140,12 +140,12 @@ def report_command(*, run: str, root: str, as_json: bool) -> int:
     write_reports(paths, manifest, results)
     if as_json:
         written = {"report": paths.report, "junit": paths.junit, "summary": paths.summary}
-        status = combine(result.status for result in results)
+        status = whole(result.status for result in results)
         told = {"run_id": manifest.run_id, "status": status.value, "exit_code": int(exit_code([status]))}
         click.echo(json.dumps({**told, **{name: str(path) for name, path in written.items()}}, indent=1))
     else:
         click.echo(str(paths.report))
-    return exit_code(result.status for result in results)
+    return exit_code([whole(result.status for result in results)])
 
 
 def _open(root: str, run: str) -> tuple[RunPaths, RunManifest]:

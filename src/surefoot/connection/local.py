@@ -58,7 +58,12 @@ class LocalConnection:
                     _kill_session(process)
                     break
                 time.sleep(_POLL_S)
-            code = process.wait()
+            code = process.poll()
+            if code is None:
+                raise ConnectionFailedError(
+                    f"{argv[0]!r} on {self.host} (pid {process.pid}) does not end, not even of KILL",
+                    next_action="it hangs in the kernel (a dead file server, a driver): see dmesg there",
+                )
             out.seek(0)
             err.seek(0)
             return CommandResult(

@@ -11,19 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from surefoot.connection.base import Connection
+from surefoot.engine.claims import claim_attempt, collected_by, refuse_if_collected
 from surefoot.engine.collect import Collector
 from surefoot.engine.inputs import EVIDENCE_OF, changed, configuration_digests
 from surefoot.engine.judge import Judge, blocked, unmet_needs, without_evidence
 from surefoot.engine.package import Package
 from surefoot.engine.planning import Planner
-from surefoot.engine.store import (
-    claim_attempt,
-    collected_by,
-    load_attempt,
-    read_record,
-    refuse_if_collected,
-    write_record,
-)
+from surefoot.engine.store import load_attempt, read_record, write_record
 from surefoot.engine.watch import JobWatch
 from surefoot.errors import EvidenceError, SurefootError
 from surefoot.evidence import EvidenceSet
@@ -34,7 +28,6 @@ from surefoot.model.status import Status
 from surefoot.paths import RootPaths, RunPaths
 from surefoot.rungs.base import Rung
 from surefoot.scheduler.base import Scheduler
-from surefoot.scheduler.local import reap
 
 _Ending = tuple[RungResult, dict[str, EvidenceSet]] | BaseException
 
@@ -53,6 +46,10 @@ class Climb:
     package: Package
     emit: Callable[[Event], None]
     stop: threading.Event = field(default_factory=threading.Event)
+    again: frozenset[str] = frozenset()
+    """Rungs to run again although they PASSED."""
+    take_over: bool = False
+    """The user says that processes on other hosts that hold parts of this run are gone."""
     results: dict[str, RungResult] = field(default_factory=dict)
     evidence: dict[str, EvidenceSet] = field(default_factory=dict)
 
@@ -89,9 +86,14 @@ class Climb:
         if not attempts:
             return None
         result = self._judge().attempt(spec, attempts[-1], evidence)
-        if result.status is Status.PASSED or spec.rung not in self.selected or self.stop.is_set():
+        if spec.rung in self.again and not self.stop.is_set():
+            result = result.model_copy(update={"reason": "asked to run again"})
+        elif result.status is Status.PASSED or spec.rung not in self.selected or self.stop.is_set():
             return result
-        refuse_if_collected(self.run_paths, spec.rung, attempts[-1])  # before its jobs are ended
+        refuse_if_collected(
+            self.run_paths, spec.rung, attempts[-1], take_over=self.take_over
+        )  # before its jobs are ended
+        evidence.pop(spec.rung, None)
         self._say_why_again(spec, attempts[-1], result)
         self._reap(spec.rung, attempts[-1])
         return None
@@ -110,7 +112,7 @@ class Climb:
         """Wait for jobs of an interrupted attempt to be gone, so that two attempts never overlap."""
         raw = self.run_paths.rung(rung).attempt(number).raw
         for job in sorted(raw.glob("*/job.json")):
-            if not reap(job.parent):
+            if not self.scheduler.reap(job.parent):
                 self.emit(Note(text=f"job in {job.parent} still runs and does not end: end it by hand", at=time.time()))
 
     def _start_ready(
@@ -156,7 +158,7 @@ class Climb:
 
     def _collect_and_judge(self, spec: AnyRung, collector: Collector, evidence: dict[str, EvidenceSet]) -> RungResult:
         rung = self.rungs[spec.rung]
-        number, paths = claim_attempt(self.run_paths, spec.rung)
+        number, paths = claim_attempt(self.run_paths, spec.rung, take_over=self.take_over)
         self.emit(RungStarted(rung=spec.rung, at=time.time()))
         planner = Planner(self.manifest, self.root, self.rungs)
         try:

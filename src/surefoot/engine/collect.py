@@ -6,7 +6,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -120,6 +120,7 @@ class Collector:
 
     def _jobs(self, step: JobsStep, plan: Plan, jobs: list[Job]) -> bool:
         submitted: list[Job] = []
+        states: Mapping[str, JobStatus] = {}
         try:
             for spec in step.jobs:
                 Path(spec.folder).mkdir(parents=True, exist_ok=True)
@@ -129,9 +130,10 @@ class Collector:
             progress = _ProgressReader(plan.rung, submitted, self.emit)
             states = self.watch.wait(submitted, self.stop, self._announce(plan.rung), progress.tick)
         finally:
-            # On every way out, whatever happened: nothing keeps running.
-            if self.stop.is_set() or len(submitted) < len(step.jobs):
-                self.watch.scheduler.cancel(submitted)
+            # On every way out, whatever happened: nothing keeps running into a folder that is sealed.
+            left = [job for job in submitted if job.id not in states or not states[job.id].state.final]
+            if left:
+                self.watch.scheduler.cancel(left)
         self._check_stop()
         for job in submitted:
             if states[job.id].state is JobState.LOST:

@@ -7,6 +7,7 @@ from typing import Any
 
 from surefoot.engine.selection import below
 from surefoot.evidence import EvidenceSet
+from surefoot.model.base import digest_of
 from surefoot.model.ladder import Ladder, RungSpec
 from surefoot.model.run import RunInputs
 from surefoot.rungs.base import Rung
@@ -46,6 +47,7 @@ def configuration_digests(rung: Rung[Any, Any], spec: RungSpec, inputs: RunInput
         "cluster": inputs.cluster.content_digest,
         "recipe": inputs.recipe.content_digest,
         "package": lambda: inputs.code_digest,
+        "sources": lambda: digest_of(inputs.source_digests),
         "configuration": lambda: inputs.configuration_digest,
     }
     return {"rung": spec.content_digest(), **{name: known[name]() for name in rung.uses}}

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from surefoot.engine.package import Package, build
 from surefoot.errors import RequestError
+from surefoot.files import sha256_file
 from surefoot.model.cluster import Cluster
 from surefoot.model.ladder import Ladder
 from surefoot.model.policy import Policy
@@ -67,5 +68,22 @@ def resolve(cluster: Cluster, ladder: Ladder, recipe: Recipe, policy: Policy) ->
         policy=policy,
         code_digest=package.code.digest,
         configuration_digest=package.configuration.digest,
+        source_digests=source_digests(recipe) if cluster.connection.kind == "local" else {},
     )
     return inputs, package
+
+
+def source_digests(recipe: Recipe) -> dict[str, str]:
+    """sha256 of the recipe's own data files as they are now, so that an edited file is a changed input.
+
+    A file that is not there is left out: staging it says so, with the path.
+    """
+    sources = {"train": recipe.train.source, "evaluate": recipe.evaluate.source}
+    paths = {name: Path(source.removeprefix("path:")) for name, source in sources.items() if source.startswith("path:")}
+    try:
+        return {name: sha256_file(path) for name, path in paths.items() if path.is_file()}
+    except OSError as error:
+        raise RequestError(
+            f"recipe {recipe.name!r}: its data cannot be read: {error}",
+            next_action="check the path and its permissions",
+        ) from error

@@ -64,8 +64,13 @@ class Session:
         selected: frozenset[str],
         emit: Callable[[Event], None],
         stop: threading.Event | None = None,
+        *,
+        again: frozenset[str] = frozenset(),
+        take_over: bool = False,
     ) -> Climb:
         """A climb of this run, ready to `run`; setting `stop` interrupts it.
+
+        `again`: rungs to run although they PASSED. `take_over`: see `surefoot.engine.claims`.
 
         Raises RequestError for a cluster that cannot be reached.
         """
@@ -81,6 +86,8 @@ class Session:
             package=self.package,
             emit=emit,
             stop=stop or threading.Event(),
+            again=again,
+            take_over=take_over,
         )
 
 
@@ -152,6 +159,7 @@ def resume(run_paths: RunPaths, chosen: Chosen) -> Session:
         for name in ("cluster", "ladder", "recipe", "policy")
         for line in differences(_plain(getattr(old, name)), _plain(getattr(inputs, name)))
     ]
+    changes += [f"source of {line}" for line in differences(old.source_digests, inputs.source_digests)]
     if old.code_digest != inputs.code_digest:
         changes.append(f"code: {old.code_digest[:12]} → {inputs.code_digest[:12]}")
     if changes:

@@ -10,7 +10,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -24,7 +24,6 @@ from surefoot.files import write_atomic
 from surefoot.model.base import Record
 from surefoot.model.run import Collection, Plan, RungResult, RunInputs, RunManifest
 from surefoot.paths import AttemptPaths, RootPaths, RunPaths
-from surefoot.scheduler.processes import is_alive, start_ticks
 
 R = TypeVar("R", bound=Record)
 
@@ -158,67 +157,6 @@ def load_results(paths: RunPaths, manifest: RunManifest) -> dict[str, RungResult
     }
 
 
-class Owner(Record):
-    """Which process collects an attempt."""
-
-    host: str
-    pid: int
-    start_ticks: int | None
-    at: float
-
-    @classmethod
-    def this_process(cls) -> Owner:
-        pid = os.getpid()
-        return cls(host=socket.gethostname(), pid=pid, start_ticks=start_ticks(pid), at=time.time())
-
-    def alive(self) -> bool:
-        """True when it runs on this host. Of other hosts nothing is known: not alive."""
-        return self.host == socket.gethostname() and is_alive(self.pid, self.start_ticks)
-
-
-@contextlib.contextmanager
-def climbing(paths: RunPaths) -> Iterator[None]:
-    """Climb this run as the only one: a second climb of it is refused (RequestError) while the first lives.
-
-    A climb that was killed leaves its claim behind; whoever comes next sees that it is dead.
-    """
-    with contextlib.suppress(EvidenceError):
-        owner = read_record(Owner, paths.owner)
-        if owner.alive():
-            raise RequestError(
-                f"run {paths.folder.name!r} is being climbed by process {owner.pid} on {owner.host}",
-                next_action="wait for it, or interrupt it there (Ctrl-C, or kill -INT); a new run is not disturbed by it",
-            )
-    write_record(paths.owner, Owner.this_process())
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):
-            paths.owner.unlink(missing_ok=True)
-
-
-def collected_by(run: RunPaths, rung: str, number: int) -> Owner | None:
-    """The other process that collects this attempt now; None when nobody does."""
-    paths = run.rung(rung).attempt(number)
-    if paths.collection.exists():
-        return None
-    try:
-        owner = read_record(Owner, paths.owner)
-    except EvidenceError:
-        return None  # killed before it said who it is
-    return owner if owner.alive() and owner.pid != os.getpid() else None
-
-
-def refuse_if_collected(run: RunPaths, rung: str, number: int) -> None:
-    """Raises RequestError when another process collects this attempt now."""
-    owner = collected_by(run, rung, number)
-    if owner is not None:
-        raise RequestError(
-            f"rung {rung!r} of this run is being collected by process {owner.pid} on {owner.host}",
-            next_action="wait for it, or interrupt it there; a new run is not disturbed by it",
-        )
-
-
 @dataclass(frozen=True)
 class Attempt:
     """One attempt at a rung as it lies on disk."""
@@ -245,24 +183,3 @@ def load_attempt(run: RunPaths, rung: str, number: int) -> Attempt:
 def evidence_files(folder: Path) -> list[str]:
     """Relative names of everything below an attempt's folder that is not a folder."""
     return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if not p.is_dir())
-
-
-def claim_attempt(run: RunPaths, rung: str) -> tuple[int, AttemptPaths]:
-    """A new attempt's folder, owned by this process. Making the folder is the claim: one process wins.
-
-    Raises RequestError when a live process collects this rung of this run, StorageError.
-    """
-    numbers = run.rung(rung).attempts()
-    if numbers:
-        refuse_if_collected(run, rung, numbers[-1])
-    number = numbers[-1] + 1 if numbers else 1
-    paths = run.rung(rung).attempt(number)
-    try:
-        paths.folder.parent.mkdir(parents=True, exist_ok=True)
-        paths.folder.mkdir()
-    except FileExistsError as error:
-        raise RequestError(f"rung {rung!r} of this run was just started by another process") from error
-    except OSError as error:
-        raise StorageError(f"cannot make {paths.folder}: {error.strerror}") from error
-    write_record(paths.owner, Owner.this_process())
-    return number, paths

@@ -12,13 +12,16 @@ from surefoot.scheduler.base import Scheduler
 
 _FIRST_POLL_S = 0.05
 _SLOWEST_POLL_S = 1.0
+PATIENCE_S = 60.0
+"""How long a scheduler may fail to answer before the jobs' states count as unknown."""
 
 
 class JobWatch:
     """Polls the scheduler in a thread of its own and hands each job's states to who waits for it."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: Scheduler, patience_s: float = PATIENCE_S) -> None:
         self.scheduler = scheduler
+        self._patience_s = patience_s
         self._jobs: dict[str, Job] = {}
         self._states: dict[str, JobStatus] = {}
         self._error: MachineryError | None = None
@@ -37,10 +40,13 @@ class JobWatch:
         """Until every job is in a final state, or `stop` is set (then states may not be final).
 
         `on_change` is called for each new state, `on_tick` a few times a second. Raises the
-        MachineryError that polling met.
+        MachineryError that polling kept meeting: a scheduler that fails to answer now and then is
+        asked again, and one that answers again is believed again.
         """
         seen: dict[str, JobStatus] = {}
         with self._changed:
+            if not self._jobs:
+                self._error = None  # it was told to those who waited then
             self._jobs.update({job.id: job for job in jobs})
             self._changed.notify_all()
         try:
@@ -74,26 +80,49 @@ class JobWatch:
 
     def _poll(self) -> None:
         pause = _FIRST_POLL_S
+        failing_since: float | None = None
         while True:
             with self._changed:
                 while not self._jobs and not self._closed:
-                    pause = _FIRST_POLL_S
+                    pause, failing_since, self._error = _FIRST_POLL_S, None, None
                     self._changed.wait()
                 if self._closed:
                     return
                 jobs = list(self._jobs.values())
             try:
                 states = dict(self.scheduler.poll(jobs))
-            except MachineryError as error:
-                with self._changed:
-                    self._error = error
-                    self._changed.notify_all()
-                return
-            with self._changed:
-                news = any(self._states.get(i) != s for i, s in states.items() if i in self._jobs)
-                self._states.update({i: s for i, s in states.items() if i in self._jobs})
-                self._changed.notify_all()
-            pause = _FIRST_POLL_S if news else min(pause * 1.3, _SLOWEST_POLL_S)
-            if all(s.state is JobState.RUNNING for s in states.values()):
-                pause = min(pause, 0.25)
+            except Exception as error:  # noqa: BLE001 - a thread that dies here would leave its waiters waiting
+                failing_since = failing_since or time.monotonic()
+                if time.monotonic() - failing_since >= self._patience_s:
+                    self._tell(_as_machinery(error))
+                pause = min(pause * 2, _SLOWEST_POLL_S)
+            else:
+                failing_since = None
+                news = self._take(states)
+                pause = _FIRST_POLL_S if news else min(pause * 1.3, _SLOWEST_POLL_S)
+                if all(s.state is JobState.RUNNING for s in states.values()):
+                    pause = min(pause, 0.25)
             time.sleep(pause)
+
+    def _tell(self, error: MachineryError) -> None:
+        with self._changed:
+            self._error = error
+            self._changed.notify_all()
+
+    def _take(self, states: dict[str, JobStatus]) -> bool:
+        """Hand on what was answered; True when something is new."""
+        with self._changed:
+            self._error = None
+            wanted = {i: s for i, s in states.items() if i in self._jobs}
+            news = any(self._states.get(i) != s for i, s in wanted.items())
+            self._states.update(wanted)
+            self._changed.notify_all()
+        return news
+
+
+def _as_machinery(error: Exception) -> MachineryError:
+    if isinstance(error, MachineryError):
+        return error
+    return MachineryError(
+        f"polling broke: {type(error).__name__}: {error}", next_action="report this with the run folder"
+    )

@@ -71,7 +71,7 @@ class Job(Record):
 
 
 class RankExit(Record):
-    """How one rank ended. Exactly one of the two is set."""
+    """How one rank ended. One of the two is set; neither for a rank that could not be ended."""
 
     rank: int = Field(ge=0)
     host: str = Field(min_length=1)

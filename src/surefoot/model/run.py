@@ -30,6 +30,9 @@ class RunInputs(Record):
     """Tree digest of the code that jobs run from."""
     configuration_digest: str
     """Tree digest of the four files above, as they are pushed beside the code."""
+    source_digests: dict[str, str] = {}
+    """``train`` and ``evaluate``, where they are ``path:`` files: sha256 of their content when the run was
+    started or resumed, so that edited data is a changed input."""
 
 
 class RunManifest(Record):

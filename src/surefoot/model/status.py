@@ -50,6 +50,16 @@ def combine(statuses: Iterable[Status]) -> Status:
     return Status.PASSED if Status.PASSED in seen else Status.INCONCLUSIVE
 
 
+def whole(statuses: Iterable[Status]) -> Status:
+    """The status of a whole run: as `combine`, but what was SKIPPED is missing from it.
+
+    A ladder of which a part was not asked for is not proved, however well the other part did.
+    """
+    seen = list(statuses)
+    combined = combine(seen)
+    return Status.INCONCLUSIVE if combined is Status.PASSED and Status.SKIPPED in seen else combined
+
+
 def exit_code(statuses: Iterable[Status]) -> ExitCode:
     """Exit code of a set of statuses: 0 only if something PASSED and nothing did otherwise."""
     return {

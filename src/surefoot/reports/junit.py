@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 
 from surefoot.model.check import Check
 from surefoot.model.run import RungResult, RunManifest
-from surefoot.model.status import Status, combine
+from surefoot.model.status import Status, whole
 from surefoot.reports.figures import rung_order, span
 from surefoot.reports.text import value_pair, xml_safe
 
@@ -25,7 +25,7 @@ def render(manifest: RunManifest, results: Sequence[RungResult], overall: Status
     Where everything recorded is green and `overall` (default: the combined statuses) is not
     PASSED, a suite ``surefoot`` carries the status, so that a CI system can't show success.
     """
-    status = overall or combine(result.status for result in results)
+    status = overall or whole(result.status for result in results)
     root = ET.Element("testsuites", name=xml_safe(f"surefoot {manifest.run_id}"))
     for name, result in rung_order(manifest, results):
         _suite(root, manifest, name, result)

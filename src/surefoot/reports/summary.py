@@ -8,7 +8,7 @@ from typing import Any
 
 from surefoot.model.check import Check
 from surefoot.model.run import RungResult, RunManifest
-from surefoot.model.status import Status, combine, exit_code
+from surefoot.model.status import Status, exit_code, whole
 from surefoot.reports.details import verdict
 from surefoot.reports.figures import key_figures, rung_order, span
 
@@ -20,7 +20,7 @@ def summary(manifest: RunManifest, results: Sequence[RungResult], overall: Statu
 
     A figure that was not measured is absent, a time that is not known is null.
     """
-    status = overall or combine(result.status for result in results)
+    status = overall or whole(result.status for result in results)
     when = span(results)
     gate = verdict(results)
     inputs = manifest.inputs

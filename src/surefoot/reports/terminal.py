@@ -17,7 +17,7 @@ from rich.text import Text
 
 from surefoot.model.check import Check
 from surefoot.model.run import RungResult, RunManifest
-from surefoot.model.status import Status, exit_code
+from surefoot.model.status import ExitCode, Status, exit_code
 from surefoot.reports.figures import headline, rung_order, span
 from surefoot.reports.live import LiveLadder, never_fail_to_print
 from surefoot.reports.text import (
@@ -44,8 +44,12 @@ def show(
     overall: Status,
     *,
     report: Path | None = None,
+    answer: ExitCode | None = None,
 ) -> None:
-    """Print the ladder, what did not pass and why, and the verdict in one line."""
+    """Print the ladder, what did not pass and why, and the verdict in one line.
+
+    `answer`: the command's own exit code, where it may differ from that of the whole run.
+    """
     never_fail_to_print(console)
     rows = rung_order(manifest, results)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=False)
@@ -65,10 +69,11 @@ def show(
     for _, result in rows:
         if result is not None and result.status not in (Status.PASSED, Status.SKIPPED, Status.BLOCKED):
             _problem(console, result)
-    took = duration(span(results).seconds)
+    took, code = duration(span(results).seconds), exit_code([overall])
     line = Text.assemble(
         (f"{STATUS_GLYPHS[overall]} {overall.value}", f"bold {STATUS_STYLES[overall]}"),
-        f": {headline(manifest, results)} in {took}. Exit {exit_code([overall]).value}: {EXIT_MEANINGS[exit_code([overall])]}.",
+        f": {headline(manifest, results)} in {took}.",
+        f" Exit {code.value}: {EXIT_MEANINGS[code]}." if answer in (None, code) else "",
     )
     console.print(line, soft_wrap=True)
     if report is not None:

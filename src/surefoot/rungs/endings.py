@@ -10,7 +10,7 @@ from surefoot.evidence import EvidenceSet
 from surefoot.model.check import Check, Evidence
 from surefoot.model.job import ExpectedExit, JobDone, JobSpec, JobState, RankExit
 from surefoot.model.run import CommandStep, JobsStep
-from surefoot.model.status import Status
+from surefoot.model.status import ExitCode, Status
 
 
 def ending_checks(evidence: EvidenceSet) -> list[Check]:
@@ -91,11 +91,11 @@ def _job(evidence: EvidenceSet, spec: JobSpec, claim: str) -> Check:
         for blob in evidence.under(f"raw/{spec.name}"):
             if blob.name.endswith(".out"):
                 refs += _tail(evidence, blob.name)
-    cancelled = done.state is JobState.CANCELLED
+    broken = bad and all(rank.exit_code == ExitCode.MACHINERY for rank in bad)
     return Check(
         id=f"job.{spec.name}.ended",
         claim=claim,
-        status=Status.PASSED if passed else Status.INCONCLUSIVE if cancelled else Status.FAILED,
+        status=Status.PASSED if passed else _not_passed(done, machinery=bool(broken)),
         expected=_words(spec.expect),
         actual=actual,
         evidence=tuple(refs),
@@ -103,11 +103,20 @@ def _job(evidence: EvidenceSet, spec: JobSpec, claim: str) -> Check:
     )
 
 
+def _not_passed(done: JobDone, *, machinery: bool) -> Status:
+    """A job that somebody cancelled shows nothing; one whose ranks say that the machinery broke (exit 4) neither."""
+    if done.state is JobState.CANCELLED:
+        return Status.INCONCLUSIVE
+    return Status.ERROR if machinery else Status.FAILED
+
+
 def _as_expected(rank: RankExit, wanted: ExpectedExit) -> bool:
     return rank.exit_code == wanted.exit_code and rank.signal == wanted.signal
 
 
 def _words(ending: ExpectedExit | RankExit) -> str:
+    if ending.signal is None and ending.exit_code is None:
+        return "could not be ended"
     return f"signal {ending.signal}" if ending.signal is not None else f"exit code {ending.exit_code}"
 
 

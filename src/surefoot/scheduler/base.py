@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from surefoot.model.job import Job, JobSpec, JobStatus
@@ -19,6 +20,9 @@ class Scheduler(Protocol):
 
     def cancel(self, jobs: Sequence[Job]) -> None:
         """End these jobs and all their processes. A job that ended already is left as it is."""
+
+    def reap(self, folder: Path) -> bool:
+        """End the job of this folder that another, dead process submitted; True when nothing of it runs."""
 
     def close(self) -> None:
         """Cancel what this object started and is still there. Called once, at the end."""

@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -34,6 +35,8 @@ class LocalScheduler:
         self._queue: list[Job] = []
         self._running: dict[str, tuple[Job, subprocess.Popen[bytes]]] = {}
         self._cancelled: set[str] = set()
+        self._unstarted: dict[str, str] = {}
+        """Jobs that could not be started, and why."""
         self._lock = threading.RLock()
 
     def submit(self, spec: JobSpec) -> Job:
@@ -70,6 +73,9 @@ class LocalScheduler:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.1, deadline - time.monotonic()))
 
+    def reap(self, folder: Path) -> bool:
+        return reap(folder)
+
     def close(self) -> None:
         with self._lock:
             jobs = [*self._queue, *(job for job, _ in self._running.values())]
@@ -93,25 +99,30 @@ class LocalScheduler:
             alone = wanted.exclusive or any(spec.exclusive for spec in running)
             if running and (alone or busy + wanted.world_size > self._cpus):
                 return
-            self._start(self._queue.pop(0))
+            job = self._queue.pop(0)
+            try:
+                self._start(job)
+            except OSError as error:
+                self._unstarted[job.id] = f"its supervisor cannot be started: {error}"
 
     def _start(self, job: Job) -> None:
+        """Raises OSError."""
         argv = [sys.executable, "-m", "surefoot.scheduler.local_supervisor", job.spec.folder]
         log = Path(job.spec.folder) / "supervisor.log"
-        try:
-            with log.open("ab") as output:
-                # The open pipe is the lifeline: it closes when this process ends, however it ends.
-                process = subprocess.Popen(
-                    argv, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True
-                )
-        except OSError as error:
-            raise SchedulerError(f"cannot start job {job.spec.name!r}: {error}") from error
+        with log.open("ab") as output:
+            # The open pipe is the lifeline: it closes when this process ends, however it ends.
+            process = subprocess.Popen(
+                argv, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True
+            )
         self._running[job.id] = (job, process)
 
     def _status(self, job: Job) -> JobStatus:
         # Whether it runs is asked before done.json is looked for: it may end in between.
         running = job.id in self._running and self._running[job.id][1].poll() is None
-        done = read_done(Path(job.spec.folder))
+        try:
+            done = read_done(Path(job.spec.folder))
+        except SchedulerError as error:
+            return JobStatus(state=JobState.LOST, reason=str(error))
         if done is not None:
             return JobStatus(state=done.state, reason=done.reason, done=done)
         if job in self._queue:
@@ -122,17 +133,18 @@ class LocalScheduler:
             return JobStatus(state=JobState.RUNNING)
         if job.id in self._cancelled:
             return JobStatus(state=JobState.CANCELLED, reason="cancelled")
-        return JobStatus(state=JobState.LOST, reason="its supervisor ended without writing done.json")
+        lost = self._unstarted.get(job.id, "its supervisor ended without writing done.json")
+        return JobStatus(state=JobState.LOST, reason=lost)
 
 
 def read_done(folder: Path) -> JobDone | None:
     """``done.json`` of a job's folder; None while there is none. Raises SchedulerError when it is damaged."""
     path = folder / "done.json"
     try:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise SchedulerError(f"cannot read {path}: {error}") from error
     try:
         return parse_record(JobDone, parse_json(text, file=str(path)), file=str(path))
@@ -147,9 +159,13 @@ def reap(folder: Path, wait_s: float = _CANCEL_WAIT_S) -> bool:
     """
     try:
         supervisor = json.loads((folder / "supervisor.json").read_text())
-        pid, ticks = int(supervisor["pid"]), supervisor["start_ticks"]
-    except (OSError, ValueError, KeyError, TypeError):
+        host, pid, ticks = supervisor["host"], int(supervisor["pid"]), supervisor["start_ticks"]
+    except FileNotFoundError:
         return True  # never started
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    if host != socket.gethostname():
+        return False  # nothing can be known of it from here
     deadline = time.monotonic() + wait_s
     while is_alive(pid, ticks):
         with contextlib.suppress(ProcessLookupError):

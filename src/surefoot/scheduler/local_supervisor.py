@@ -81,9 +81,9 @@ class Supervisor:
         world = spec["nodes"] * spec["ranks_per_node"]
         threads = str(spec["cpus_per_rank"])
         return {
-            "OMP_NUM_THREADS": threads,
-            "MKL_NUM_THREADS": threads,
             **os.environ,
+            "OMP_NUM_THREADS": threads,  # what the job asked for, whatever the caller's shell says
+            "MKL_NUM_THREADS": threads,
             **spec["env"],
             "RANK": str(rank),
             "LOCAL_RANK": str(rank),
@@ -144,8 +144,10 @@ class Supervisor:
             until = time.monotonic() + KILL_WAIT_S
             while time.monotonic() < until and any(p.poll() is None for p in self.processes):
                 time.sleep(_POLL_S)
-        for process in self.processes:
-            process.wait()
+        # A process in uninterruptible sleep (a dead file server, a stuck driver) does not even die of KILL.
+        left = [process.pid for process in self.processes if process.poll() is None]
+        if left:
+            self.reason += f"; could not be ended: pid {', '.join(map(str, left))}"
 
     def sweep(self) -> None:
         """Kill what ranks left behind: as a subreaper, this process inherits their orphans."""
@@ -158,17 +160,15 @@ class Supervisor:
             for child in children:
                 with contextlib.suppress(ProcessLookupError, ChildProcessError):
                     os.kill(int(child), signal.SIGKILL)
-                    os.waitpid(int(child), 0)
+                    os.waitpid(int(child), os.WNOHANG)
             if not children:
                 return
+            time.sleep(_POLL_S)
 
     def finish(self, started_at: float) -> None:
         host = socket.gethostname()
         ranks = [
-            {"rank": rank, "host": host, "exit_code": code, "signal": None}
-            if (code := process.returncode) >= 0
-            else {"rank": rank, "host": host, "exit_code": None, "signal": -code}
-            for rank, process in enumerate(self.processes)
+            {"rank": rank, "host": host, **_ending(process.returncode)} for rank, process in enumerate(self.processes)
         ]
         if not self.state:
             self.state = "FAILED" if any(p.returncode for p in self.processes) else "COMPLETED"
@@ -182,6 +182,13 @@ class Supervisor:
             "ranks": ranks,
         }
         write_atomic(self.folder / "done.json", json.dumps(done, indent=1) + "\n")
+
+
+def _ending(code: int | None) -> dict[str, int | None]:
+    """Exit code or signal of a rank; neither for one that could not be ended."""
+    if code is None:
+        return {"exit_code": None, "signal": None}
+    return {"exit_code": code, "signal": None} if code >= 0 else {"exit_code": None, "signal": -code}
 
 
 def _lifeline_cut() -> bool:
@@ -202,7 +209,10 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the climb's to handle: it cancels
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     started_at = time.time()
-    write_atomic(folder / "supervisor.json", json.dumps({"pid": os.getpid(), "start_ticks": start_ticks(os.getpid())}))
+    write_atomic(
+        folder / "supervisor.json",
+        json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "start_ticks": start_ticks(os.getpid())}),
+    )
     deadline = time.monotonic() + job["spec"]["time_limit_s"]
     output_name = f"{job['spec']['name']}-{job['id']}-{socket.gethostname()}.out"
     port, lock = reserve_port()
