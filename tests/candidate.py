@@ -12,6 +12,7 @@ import recorded
 from answer_sets import SEED_POLICY, answer_set
 from evaluation_files import evaluate_view, gate_view
 from staged_run import cached
+from surefoot.benchmarks.device import Device
 from surefoot.evaluation.scorers import score_text
 from surefoot.evidence import Blob, EvidenceSet
 from surefoot.files import tree_digest
@@ -25,6 +26,7 @@ from surefoot.rungs.cache import staged_assets
 from surefoot.training.assets import StagedAssets
 from surefoot.training.tasks import parse_tasks
 from surefoot.training.train_log import TimeSplit, TrainHeader, TrainReport, TrainStep, TrainTotals
+from trained_run import CPU
 
 STEPS = 90
 ADAPTER = {"adapter_config.json": b"{}", "adapter_model.safetensors": b"weights"}
@@ -72,7 +74,7 @@ def finetuned(staged: StagedAssets, recipe_digest: str, losses: list[float]) -> 
     digest = tree_digest({name: hashlib.sha256(data).hexdigest() for name, data in ADAPTER.items()})
     reports = [
         TrainReport(
-            device="cpu", device_name="cpu", device_index=None, threads=1, seed=0, steps=len(losses), samples=360,
+            device=Device.model_validate(CPU), seed=0, steps=len(losses), samples=360,
             tokens=18000, target_tokens=1800, first_loss=losses[0], last_loss=losses[-1], trainable_parameters=9000,
             total_parameters=388000, base_digest=staged.base.digest, data_digest=staged.train.digest,
             adapter_digest=digest, parameter_digest="p", lora_b_norm=1.0, samples_sha256="s",

@@ -6,7 +6,9 @@ import hashlib
 import json
 import math
 import struct
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import recorded
 import staged_run
@@ -21,6 +23,12 @@ from surefoot.training.tensors import file_parameter_digest, read_tensors
 NONCE = "nonce-train"
 WORLD = 2
 MODULES = ("q_proj", "v_proj")
+LAYERS = 3
+"""Of the shipped base."""
+CPU = {
+    "kind": "cpu", "index": None, "name": None, "uuid": None, "pci_bus_id": None, "memory_bytes": None,
+    "torch": "2.13.0", "cuda": None, "nccl": None, "threads": 1,
+}  # fmt: skip
 FALLING = 8.0
 
 
@@ -36,11 +44,11 @@ def safetensors(tensors: dict[str, tuple[tuple[int, ...], list[float]]]) -> byte
     return len(text).to_bytes(8, "little") + text + body
 
 
-def adapter_bytes(r: int, *, b: float = 0.5) -> bytes:
-    """A LoRA adapter of rank `r` on two modules of one layer; every value of its B matrices is `b`."""
-    stem = "base_model.model.model.layers.0.self_attn"
+def adapter_bytes(r: int, *, b: float = 0.5, layers: Sequence[int] = range(LAYERS)) -> bytes:
+    """A LoRA adapter of rank `r` on two modules of each layer; every value of its B matrices is `b`."""
     tensors = {}
-    for module in MODULES:
+    for layer, module in [(layer, module) for layer in layers for module in MODULES]:
+        stem = f"base_model.model.model.layers.{layer}.self_attn"
         tensors[f"{stem}.{module}.lora_A.weight"] = ((r, 6), [0.01 * k for k in range(r * 6)])
         tensors[f"{stem}.{module}.lora_B.weight"] = ((4, r), [b] * (4 * r))
     return safetensors(tensors)
@@ -50,9 +58,21 @@ def _lines(records: list[dict[str, object]]) -> bytes:
     return "".join(json.dumps(record) + "\n" for record in records).encode()
 
 
-def trained(root: Path, *, b: float = 0.5, falling: float = FALLING) -> recorded.Recorded:
-    """A run over the demo's 240 rows: 2 ranks, global batch 8, 3 epochs."""
-    recipe = recorded.demo_recipe(lora={"r": 8, "alpha": 16, "target_modules": list(MODULES)})
+def trained(
+    root: Path,
+    *,
+    b: float = 0.5,
+    falling: float = FALLING,
+    ripple: float = 0.0,
+    layers: Sequence[int] = range(LAYERS),
+    **changes: Any,
+) -> recorded.Recorded:
+    """A run over the demo's 240 rows: 2 ranks, global batch 8, 3 epochs. `changes`: of the recipe.
+
+    `ripple`: what every other step's loss lies above, and the others' below, the curve.
+    """
+    lora = {"r": 8, "alpha": 16, "target_modules": list(MODULES), **changes.pop("lora", {})}
+    recipe = recorded.demo_recipe(lora=lora, **changes)
     cache = staged_run.cached(root, recipe)
     spec = Finetune(rung="finetune", needs=("cache",))
     inputs = recorded.inputs_of(recipe, Ladder(name="l", rungs=(Cache(rung="cache"), spec)))
@@ -62,12 +82,12 @@ def trained(root: Path, *, b: float = 0.5, falling: float = FALLING) -> recorded
     batches = [
         (epoch, batch)
         for epoch in range(recipe.epochs)
-        for batch in step_rows(240, global_batch_size=8, seed=recipe.seed, epoch=epoch)
+        for batch in step_rows(240, global_batch_size=recipe.global_batch_size, seed=recipe.seed, epoch=epoch)
     ]
     phases = {"data_s": 0.001, "forward_s": 0.01, "backward_s": 0.02, "optimiser_s": 0.003}
     steps = [
         {
-            "kind": "step", "step": n, "epoch": epoch + 1, "loss": 2.0 * math.exp(-falling * n / len(batches)),
+            "kind": "step", "step": n, "epoch": epoch + 1, "loss": 2.0 * math.exp(-falling * n / len(batches)) + (ripple if n % 2 else -ripple),
             "learning_rate": learning_rate(n, steps=len(batches), peak=recipe.learning_rate,
                                            warmup_ratio=recipe.warmup_ratio, schedule=recipe.schedule),
             "grad_norm": 0.5, "samples": len(batch), "tokens": 40 * len(batch), "target_tokens": 5 * len(batch),
@@ -95,7 +115,7 @@ def trained(root: Path, *, b: float = 0.5, falling: float = FALLING) -> recorded
         )
         for rank in range(WORLD)
     ]
-    weights = adapter_bytes(8, b=b)
+    weights = adapter_bytes(8, b=b, layers=layers)
     config = json.dumps(
         {"peft_type": "LORA", "r": 8, "lora_alpha": 16, "lora_dropout": 0.0, "target_modules": list(MODULES),
          "base_model_name_or_path": assets.base.path}
@@ -104,13 +124,13 @@ def trained(root: Path, *, b: float = 0.5, falling: float = FALLING) -> recorded
     tensors = read_tensors(weights, file="adapter")
     data = [
         {
-            "device": "cpu", "device_name": "cpu", "device_index": None, "threads": 1, "seed": recipe.seed,
+            "device": CPU, "seed": recipe.seed,
             "steps": len(batches), "samples": 360, "tokens": 14400, "target_tokens": 1800,
             "first_loss": steps[0]["loss"], "last_loss": steps[-1]["loss"],
-            "trainable_parameters": 2 * (8 * 6 + 4 * 8), "total_parameters": 1000,
+            "trainable_parameters": len(layers) * 2 * (8 * 6 + 4 * 8), "total_parameters": 1000,
             "base_digest": assets.base.digest, "data_digest": assets.train.digest,
             "adapter_digest": tree_digest({k: hashlib.sha256(v).hexdigest() for k, v in adapter.items()}),
-            "parameter_digest": file_parameter_digest(tensors), "lora_b_norm": math.sqrt(2 * 4 * 8 * b * b),
+            "parameter_digest": file_parameter_digest(tensors), "lora_b_norm": math.sqrt(len(layers) * 2 * 4 * 8 * b * b),
             "samples_sha256": hashlib.sha256(samples[rank]).hexdigest(),
             "log_sha256": hashlib.sha256(log).hexdigest() if rank == 0 else "", "versions": {"torch": "2.13.0"},
         }
@@ -118,6 +138,7 @@ def trained(root: Path, *, b: float = 0.5, falling: float = FALLING) -> recorded
     ]  # fmt: skip
     files = recorded.job_files(plan, plan.jobs[0], data)
     files["raw/finetune/train.jsonl"] = log
+    files["raw/finetune/base-config.json"] = (Path(assets.base.path) / "config.json").read_bytes()
     files |= {f"raw/finetune/samples-{rank}.jsonl": text for rank, text in enumerate(samples)}
     files |= {f"raw/finetune/adapter/{name}": content for name, content in adapter.items()}
     return recorded.Recorded(rung=RUNG, spec=spec, inputs=inputs, plan=plan, files=files, needs=needs)

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 
 import pytest
 
 import recorded
 import trained_run
-from surefoot.errors import EvidenceError
+from surefoot.errors import EvidenceError, RequestError
 from surefoot.files import tree_digest
 from surefoot.model.status import Status
 from surefoot.rungs.finetune import RUNG, adapter_files, adapter_of
+from surefoot.rungs.finetune_checks import greater_pairs, pairs_beyond_chance
 from trained_run import edit_line, sign
 
 RANK = ("raw/finetune/rank-0.json", "raw/finetune/rank-1.json")
 LOG = "raw/finetune/train.jsonl"
 WEIGHTS = "raw/finetune/adapter/adapter_model.safetensors"
 CONFIG = "raw/finetune/adapter/adapter_config.json"
+BASE = "raw/finetune/base-config.json"
 OTHER = "0" * 64
 
 
@@ -34,7 +37,7 @@ def test_a_consistent_training_passes_and_its_report_has_the_curve(run: recorded
     assert judgement.summary == "loss 1.83 → 0.000671 in 90 steps, 7,200 tok/s"
     assert len(judgement.details["loss"]) == 90
     assert set(judgement.details["loss"][0]) == {"step", "loss", "lr"}
-    assert judgement.details["trainable"] == 160
+    assert judgement.details["trainable"] == 480
     assert {m.metric: m.value for m in judgement.measurements}["train_tokens_per_second"] == 7200
 
 
@@ -123,7 +126,10 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "another recipe": (lambda r: edit_line(r, "train.jsonl", 1, "recipe_digest", to=OTHER), "finetune.recipe"),
     "another dtype": (lambda r: edit_line(r, "train.jsonl", 1, "compute_dtype", to="bfloat16"), "finetune.recipe"),
     "another seed on one rank": (lambda r: r.edit(RANK[1], "data", "seed", to=7), "finetune.recipe"),
-    "another device": (lambda r: r.edit(RANK[1], "data", "device", to="cuda"), "finetune.devices"),
+    "another device": (lambda r: r.edit(RANK[1], "data", "device", "kind", to="cuda"), "finetune.devices"),
+    "other threads on one rank": (lambda r: r.edit(RANK[1], "data", "device", "threads", to=2), "finetune.devices"),
+    "another base's configuration": (lambda r: r.edit(BASE, "hidden_size", to=97), "finetune.adapter.layers"),
+    "a base of another depth": (lambda r: r.edit(BASE, "num_hidden_layers", to=4), "finetune.adapter.layers"),
     "other software on one rank": (
         lambda r: r.edit(RANK[1], "data", "versions", to={"torch": "1"}),
         "finetune.devices",
@@ -139,7 +145,7 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
         "finetune.adapter.files",
     ),
     "other parameters counted": (
-        lambda r: r.edit(RANK[1], "data", "trainable_parameters", to=161),
+        lambda r: r.edit(RANK[1], "data", "trainable_parameters", to=481),
         "finetune.adapter.form",
     ),
     "another norm": (lambda r: r.edit(RANK[1], "data", "lora_b_norm", to=0.0), "finetune.adapter.learned"),
@@ -169,8 +175,106 @@ def test_a_loss_that_does_not_fall_by_the_margin_fails(tmp_path: Path, falling: 
     assert trained_run.trained(tmp_path, falling=falling).failed() == {"finetune.loss_fell"}
 
 
+def test_a_fall_that_its_steps_noise_could_give_is_not_proved(tmp_path: Path) -> None:
+    steady, wild = 0.01, 0.6
+    assert trained_run.trained(tmp_path / "a", falling=0.3, ripple=steady).failed() == set()
+    run = trained_run.trained(tmp_path / "b", falling=0.3, ripple=wild)
+    (check,) = [c for c in run.judge().checks if c.status is not Status.PASSED]
+    assert (check.id, check.status) == ("finetune.loss_fell", Status.INCONCLUSIVE)
+    assert "of 81 pairs" in check.derivation
+
+
+def test_what_chance_gives_is_what_counting_all_orders_gives() -> None:
+    # All C(10, 5) = 252 ways to deal ten ranks to two samples of five: 1 of 100 is 2.5 of them.
+    ways = [greater_pairs(chosen, [r for r in range(10) if r not in chosen]) for chosen in combinations(range(10), 5)]
+    assert sum(u >= pairs_beyond_chance(5) for u in ways) / len(ways) <= 0.01
+    assert sum(u >= pairs_beyond_chance(5) for u in ways) >= 1
+    assert greater_pairs([1.0, 2.0], [1.0, 0.0]) == 3.5
+
+
+def test_the_margin_is_the_ladders_and_its_derivation_is_told(run: recorded.Recorded) -> None:
+    assert run.plan.expect["min_loss_fall"] == 0.1
+    run.plan.expect["min_loss_fall"] = 0.9999
+    assert run.failed() == {"finetune.loss_fell"}
+    (check,) = [c for c in run.judge().checks if c.id == "finetune.loss_fell"]
+    assert check.status is Status.FAILED
+    assert "min_loss_fall of the ladder" in check.derivation
+
+
+def test_a_training_of_a_few_steps_proves_no_fall(tmp_path: Path) -> None:
+    run = trained_run.trained(tmp_path, global_batch_size=120, epochs=3)
+    check = next(c for c in run.judge().checks if c.id == "finetune.loss_fell")
+    assert (check.status, check.actual) == (Status.INCONCLUSIVE, "6 steps")
+
+
 @pytest.mark.parametrize(
-    "name", [LOG, WEIGHTS, CONFIG, *RANK, "raw/finetune/samples-1.jsonl", "raw/finetune/done.json"]
+    ("asked", "there", "ok"),
+    [
+        (None, (0, 1, 2), True),
+        (2, (1, 2), True),
+        (1, (2,), True),
+        (None, (0, 1), False),
+        (None, (1, 2), False),
+        (2, (0, 1), False),
+        (1, (0, 1, 2), False),
+    ],
+)
+def test_the_adapter_lies_in_the_layers_that_the_recipe_names(
+    tmp_path: Path, asked: int | None, there: tuple[int, ...], ok: bool
+) -> None:
+    run = trained_run.trained(tmp_path, layers=there, lora={"layers": asked})
+    assert run.failed() == (set() if ok else {"finetune.adapter.layers"})
+
+
+def test_an_adapter_without_layers_fails_where_layers_were_asked_for(run: recorded.Recorded) -> None:
+    content = json.loads(run.files[BASE])
+    del content["num_hidden_layers"]
+    run.files[BASE] = json.dumps(content).encode()
+    with pytest.raises(EvidenceError, match="names no number of layers"):
+        run.judge()
+
+
+def on_gpus(run: recorded.Recorded, *uuids: str, index: tuple[int, ...] = (0, 1)) -> recorded.Recorded:
+    """The ranks' devices as GPUs, and the plan asking for them."""
+    run.plan.expect.update(device="cuda")
+    for rank, (uuid, at) in enumerate(zip(uuids, index, strict=True)):
+        gpu = {
+            "kind": "cuda",
+            "index": at,
+            "name": "H200",
+            "uuid": uuid,
+            "memory_bytes": 1,
+            "nccl": "2.28",
+            "cuda": "13",
+        }
+        content = json.loads(run.files[RANK[rank]])
+        content["data"]["device"].update(gpu)
+        run.files[RANK[rank]] = json.dumps(content).encode()
+    return edit_line(run, "train.jsonl", 1, "device", to="cuda")
+
+
+def test_ranks_on_gpus_of_their_own_pass_and_on_one_gpu_by_two_indices_fail(tmp_path: Path) -> None:
+    assert on_gpus(trained_run.trained(tmp_path / "a"), "GPU-a", "GPU-b").failed() == set()
+    assert on_gpus(trained_run.trained(tmp_path / "b"), "GPU-a", "GPU-a").failed() == {"finetune.devices"}
+    assert on_gpus(trained_run.trained(tmp_path / "c"), "GPU-a", "GPU-b", index=(0, 0)).failed() == {"finetune.devices"}
+
+
+def test_a_global_batch_that_the_ranks_cannot_share_is_refused_before_there_is_a_job(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="global_batch_size 7 cannot be shared evenly by 2 ranks"):
+        trained_run.trained(tmp_path, global_batch_size=7)
+
+
+def test_each_rank_may_use_its_share_of_the_nodes_cpus(run: recorded.Recorded, tmp_path: Path) -> None:
+    group = run.inputs.cluster.node_groups[0].model_copy(update={"min_cpus": 20})
+    cluster = run.inputs.cluster.model_copy(update={"node_groups": (group,)})
+    inputs = run.inputs.model_copy(update={"cluster": cluster})
+    plan = recorded.plan_of(RUNG, run.spec, inputs, tmp_path, nonce="nonce-cpus", needs=run.needs)
+    assert plan.jobs[0].cpus_per_rank == 10
+    assert run.plan.jobs[0].cpus_per_rank == 1
+
+
+@pytest.mark.parametrize(
+    "name", [LOG, WEIGHTS, CONFIG, BASE, *RANK, "raw/finetune/samples-1.jsonl", "raw/finetune/done.json"]
 )
 @pytest.mark.parametrize("damage", ["delete", "empty", "half"])
 def test_no_file_can_be_missing_empty_or_cut(run: recorded.Recorded, name: str, damage: str) -> None:

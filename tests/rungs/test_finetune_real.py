@@ -10,6 +10,7 @@ import pytest
 
 import recorded
 import rungs_harness
+from surefoot.connection.local import LocalConnection
 from surefoot.errors import EvidenceError
 from surefoot.model.ladder import AnyRung, Cache, Finetune, Ladder
 from surefoot.model.recipe import Recipe
@@ -42,6 +43,9 @@ def test_the_demonstration_is_staged_verified_and_trained(
     recipe: Recipe = recorded.demo_recipe(micro_batch_size=micro)
     specs = (Cache(rung="cache"), Finetune(rung="finetune", needs=("cache",)))
     inputs = recorded.inputs_of(recipe, Ladder(name="l", rungs=specs))
+    package = rungs_harness.package_of(inputs)
+    inputs = inputs.model_copy(update={"code_digest": package.code.digest})
+    LocalConnection().put_tree(package.code.files, RootPaths(tmp_path).pushed(package.code.digest))
     staged = collect(cache.RUNG, specs[0], inputs, tmp_path, {})
     assert staged.failed() == set()
     trained = collect(finetune.RUNG, specs[1], inputs, tmp_path, {"cache": staged.evidence()})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,7 +16,7 @@ from surefoot.model.recipe import TaskSource
 from surefoot.training import models
 from surefoot.training.shipped_demo import FOLDER, builtin_digest
 from surefoot.training.stage import load_tasks, stage, stage_base
-from surefoot.training.store import publish, workspace
+from surefoot.training.store import publish, put_in_place, workspace
 from surefoot.training.tasks import parse_tasks, read_tasks
 
 TRAIN, HELD = TaskSource(source="builtin:demo-train"), TaskSource(source="builtin:demo-eval")
@@ -68,6 +69,26 @@ def test_a_stager_that_dies_leaves_nothing_under_a_name_that_counts(tmp_path: Pa
     with pytest.raises(RuntimeError):
         die()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    sync, rename = os.fsync, Path.rename
+
+    def synced(handle: int) -> None:
+        done.append(Path(f"/proc/self/fd/{handle}").readlink().name)
+        sync(handle)
+
+    def renamed(self: Path, target: Path) -> Path:
+        done.append("renamed")
+        return rename(self, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "rename", renamed)
+    (tmp_path / ".adapter.writing").mkdir()
+    (tmp_path / ".adapter.writing" / "weights").write_bytes(b"weights")
+    put_in_place(tmp_path / ".adapter.writing", tmp_path / "adapter")
+    assert done == ["weights", ".adapter.writing", "renamed", tmp_path.name]
 
 
 def test_publishing_puts_content_under_its_digest_for_all_to_read(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def start(folder: Path, recipe: Recipe, world: int, cache: Path) -> list[subproc
     """The ranks of a training job, as processes."""
     staged = stage(recipe.base, recipe.train, recipe.evaluate, recipe.overlap, cache)
     request = {
-        "recipe": recipe.canonical(), "device": "cpu", "backend": "gloo",
+        "recipe": recipe.canonical(), "device": "cpu", "backend": "gloo", "init_timeout_s": 60,
         "base": {"path": staged.base.path, "digest": staged.base.digest},
         "train": {"path": staged.train.path, "digest": staged.train.digest},
     }  # fmt: skip
@@ -154,6 +154,15 @@ def test_what_cannot_be_trained_ends_with_a_reason_and_its_exit_code(
         assert "Traceback" not in output
     assert not list((tmp_path / "a").glob("rank-*.json"))
     assert not (tmp_path / "a" / "adapter").exists()
+
+
+def test_a_rank_that_cannot_prepare_ends_at_once_instead_of_waiting_for_the_others(tmp_path: Path) -> None:
+    ranks = start(tmp_path / "a", recipe_of(max_length=48), 2, tmp_path / "cache")
+    ranks[1].kill()  # the other rank never comes: joining first would wait for it
+    ranks[1].communicate()
+    output = ranks[0].communicate(timeout=45)[0]  # less than init_timeout_s
+    assert ranks[0].returncode == 3, output
+    assert "max_length is 48" in output
 
 
 def test_a_base_that_was_damaged_after_staging_is_not_trained_on(tmp_path: Path) -> None:

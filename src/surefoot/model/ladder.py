@@ -92,7 +92,9 @@ class Collectives(NodeRungSpec):
     """Ranks find each other, collectives complete, give right results, and their speed is known."""
 
     rung: Literal["collectives"]
-    collectives: tuple[Collective, ...] = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast")
+    collectives: tuple[Collective, ...] = Field(
+        default=("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast"), min_length=1
+    )
     min_size: Size = 8
     max_size: Size = 32 * 1024**2
     """Largest message in bytes; ``32MiB`` is understood. Capped by memory, and the cap is recorded."""
@@ -147,6 +149,10 @@ class Finetune(NodeRungSpec):
 
     rung: Literal["finetune"]
     time_limit_s: int = Field(default=3600, ge=5)
+    min_loss_fall: float = Field(default=0.1, ge=0, lt=1)
+    """Least fall of the loss, as a share: mean of the last tenth of the steps against that of the first.
+    A fine-tune that learns its task halves it or more; one with a learning rate of 0 moves by the
+    steps' noise, which is measured beside it."""
 
 
 class Evaluate(NodeRungSpec):

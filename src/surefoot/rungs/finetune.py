@@ -24,6 +24,7 @@ from surefoot.rungs.finetune_facts import (
     ADAPTER,
     ADAPTER_CONFIG,
     ADAPTER_WEIGHTS,
+    BASE,
     JOB,
     LOG,
     FinetuneFacts,
@@ -31,14 +32,17 @@ from surefoot.rungs.finetune_facts import (
     TrainLog,
 )
 from surefoot.rungs.judging import said
+from surefoot.rungs.threads import cpus_per_rank
 from surefoot.training.assets import StagedAssets
-from surefoot.training.sharding import steps_per_epoch
+from surefoot.training.sharding import plan_batches, steps_per_epoch
 from surefoot.training.tensors import read_tensors
 from surefoot.training.train_log import SampleStep, TrainHeader, TrainStep, TrainTotals, samples_file
 
-LOSS_MARGIN = 0.1
-"""The mean loss of the last tenth of the steps is lower than that of the first tenth by this share.
-A run that learns nothing wanders by a few percent between tenths; one that learns halves it."""
+LAYER_KEYS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
+"""How configurations of transformers models name their number of layers."""
+MEET_S = 600.0
+"""Longest wait of a rank for the others, to begin or in a step; half the job's time limit where that is less.
+Every rank has loaded its model before, so that this covers the difference between them only."""
 
 
 class AdapterRef(Record):
@@ -84,10 +88,14 @@ class FinetuneRung(Rung[FinetuneSpec, FinetuneFacts]):
     uses: ClassVar[tuple[str, ...]] = ("cluster", "package", "recipe")
 
     def plan(self, context: PlanContext[FinetuneSpec]) -> Asked:
-        """One job over all ranks, from what the cache rung staged."""
+        """One job over all ranks, from what the cache rung staged.
+
+        Raises RequestError for a global batch that these ranks cannot share, before any job exists.
+        """
         staged = _staged(context.needs)
         recipe = context.inputs.recipe
         where = layout(context.cluster, context.spec, collective=False)
+        batches = plan_batches(recipe.global_batch_size, where.world_size, recipe.micro_batch_size)
         base = {"path": staged.base.path, "digest": staged.base.digest}
         train = {"path": staged.train.path, "digest": staged.train.digest}
         request = {
@@ -96,6 +104,7 @@ class FinetuneRung(Rung[FinetuneSpec, FinetuneFacts]):
             "train": train,
             "device": where.device,
             "backend": where.backend,
+            "init_timeout_s": min(MEET_S, context.spec.time_limit_s / 2),
         }
         rows = staged.train.rows or 0
         expect = {
@@ -107,9 +116,11 @@ class FinetuneRung(Rung[FinetuneSpec, FinetuneFacts]):
             "base_digest": staged.base.digest,
             "data_digest": staged.train.digest,
             "recipe_digest": recipe.content_digest(),
-            "loss_margin": LOSS_MARGIN,
+            "micro_batch_size": batches.micro_batch_size,
+            "min_loss_fall": context.spec.min_loss_fall,
         }
-        job = context.job(JOB, "surefoot.training.train", request, where)
+        cpus = cpus_per_rank(context.cluster, where)
+        job = context.job(JOB, "surefoot.training.train", request, where, cpus_per_rank=cpus)
         return Asked(steps=(JobsStep(jobs=(job,)),), expect=expect)
 
     def read(self, view: View) -> FinetuneFacts:
@@ -131,6 +142,8 @@ class FinetuneRung(Rung[FinetuneSpec, FinetuneFacts]):
             adapter=adapter,
             tensors=read_tensors(evidence.blob(ADAPTER_WEIGHTS).read(), file=ADAPTER_WEIGHTS),
             adapter_config=_object(evidence, ADAPTER_CONFIG),
+            base_config_sha256=evidence.blob(BASE).sha256,
+            base_layers=base_layers(evidence),
             job_s=_job_seconds(evidence),
             staged=_staged(view.needs),
         )
@@ -166,6 +179,17 @@ def _object(evidence: EvidenceSet, name: str) -> dict[str, Any]:
     return value
 
 
+def base_layers(evidence: EvidenceSet) -> int:
+    """Layers of the base model, by the copy of its config.json. Raises EvidenceError."""
+    config = _object(evidence, BASE)
+    inner = config.get("text_config")  # a model of text and more keeps the language model's part there
+    for part in (config, inner if isinstance(inner, dict) else {}):
+        for key in LAYER_KEYS:
+            if isinstance(part.get(key), int) and part[key] > 0:
+                return int(part[key])
+    raise EvidenceError(f"names no number of layers (looked for {', '.join(LAYER_KEYS)})", file=BASE)
+
+
 def _job_seconds(evidence: EvidenceSet) -> float:
     done = evidence.record(JobDone, f"raw/{JOB}/done.json")
     return done.ended_at - done.started_at
@@ -197,8 +221,8 @@ def _fingerprint(facts: FinetuneFacts) -> dict[str, str]:
     first, header = facts.ranks[0].data, facts.log.header
     return {
         **first.versions,
-        "device": first.device_name,
-        "threads": str(first.threads),
+        "device": first.device.name or first.device.kind,
+        "threads": str(first.device.threads),
         "dtype": header.compute_dtype,
         "world_size": str(header.world_size),
         "micro_batch_size": str(header.micro_batch_size),

@@ -11,6 +11,7 @@ from surefoot.training.assets import StagedAssets
 from surefoot.training.tensors import Tensor
 from surefoot.training.train_log import (
     ADAPTER_FOLDER,
+    BASE_CONFIG,
     LOG_FILE,
     SampleStep,
     TrainHeader,
@@ -24,6 +25,7 @@ LOG = f"raw/{JOB}/{LOG_FILE}"
 ADAPTER = f"raw/{JOB}/{ADAPTER_FOLDER}"
 ADAPTER_WEIGHTS = f"{ADAPTER}/adapter_model.safetensors"
 ADAPTER_CONFIG = f"{ADAPTER}/adapter_config.json"
+BASE = f"raw/{JOB}/{BASE_CONFIG}"
 
 
 class RankTrain(RankData, TrainReport):
@@ -51,6 +53,10 @@ class FinetuneFacts:
     """File in the adapter's folder → sha256, computed from the evidence."""
     tensors: Mapping[str, Tensor]
     adapter_config: Mapping[str, Any]
+    base_config_sha256: str
+    """Of the base's config.json as the job copied it."""
+    base_layers: int
+    """Layers of the base, by its config.json."""
     job_s: float
     """Wall time of the job by the scheduler's account, seconds."""
     staged: StagedAssets

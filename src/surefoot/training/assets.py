@@ -6,7 +6,6 @@ from typing import Literal
 
 from pydantic import Field
 
-from surefoot.files import tree_digest
 from surefoot.model.base import Record
 
 KINDS = {"base": "models", "train": "data", "evaluate": "data"}
@@ -32,11 +31,6 @@ class StagedAsset(Record):
     """`keys_digest` over the rows' (id, prompt key); empty for a model."""
     state: Literal["staged", "found", "repaired"]
     """Written now, found there with the right content, or found damaged and replaced."""
-
-    @property
-    def recomputed_digest(self) -> str:
-        """The digest that `files` really have."""
-        return tree_digest(self.files)
 
 
 class StagedAssets(Record):

@@ -13,6 +13,7 @@ from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dic
 from surefoot.errors import RequestError
 from surefoot.files import tree_files, write_atomic
 from surefoot.model.recipe import Lora
+from surefoot.training.store import put_in_place
 from surefoot.training.tensors import parameter_digest
 
 
@@ -76,7 +77,8 @@ def count_parameters(model: Any) -> tuple[int, int]:
 def save_adapter(model: PeftModel, folder: Path) -> dict[str, str]:
     """Save in PEFT's format (adapter_model.safetensors, adapter_config.json); file → sha256.
 
-    Written beside and renamed, so that `folder` is complete or absent. Equal adapters give equal bytes.
+    Written beside, synced and renamed, so that `folder` is complete or absent, even after a crash.
+    Equal adapters give equal bytes.
     """
     beside = folder.with_name(f".{folder.name}.writing")
     shutil.rmtree(beside, ignore_errors=True)
@@ -86,5 +88,5 @@ def save_adapter(model: PeftModel, folder: Path) -> dict[str, str]:
     config = json.loads(path.read_text())
     config["target_modules"] = sorted(config["target_modules"])  # PEFT keeps a set: its order changes by process
     write_atomic(path, json.dumps(config, indent=1, sort_keys=True) + "\n")
-    beside.rename(folder)
+    put_in_place(beside, folder)
     return tree_files(folder)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from surefoot.errors import MachineryError, RequestError
-from surefoot.files import sha256_file, tree_files
+from surefoot.files import sha256_file
 
 MODEL_FILES = (
     "config.json", "generation_config.json", "*.safetensors", "*.safetensors.index.json", "tokenizer*",
@@ -102,8 +102,3 @@ def download_model(repository: str, target: Path) -> None:
 def source_path(source: str) -> Path:
     """The path of a ``path:`` source; ``~`` is the home on the node."""
     return Path(os.path.expanduser(source.removeprefix("path:")))  # noqa: PTH111 - Path.expanduser raises without HOME
-
-
-def whole_tree(folder: Path) -> dict[str, str]:
-    """File → sha256 of a staged folder."""
-    return tree_files(folder, skip=())

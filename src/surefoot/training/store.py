@@ -21,18 +21,30 @@ from surefoot.files import tree_digest, tree_files
 State = Literal["staged", "found", "repaired"]
 
 
-def _sync_tree(folder: Path) -> None:
+def sync_tree(folder: Path) -> None:
     """Sync every file and every folder, so that the rename never names what a crash can take back.
 
     Files become readable for all: who stages is not always who trains.
     """
     for path in [*folder.rglob("*"), folder]:
         path.chmod(0o755 if path.is_dir() else 0o644)
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        sync_folder(path)
+
+
+def put_in_place(filled: Path, target: Path) -> None:
+    """Give a filled folder its name, content first: after a crash `target` is complete or absent."""
+    sync_tree(filled)
+    filled.rename(target)
+    sync_folder(target.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Sync one folder (the names in it) or one file."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 @contextlib.contextmanager
@@ -61,7 +73,7 @@ def publish(filled: Path, kind_folder: Path) -> tuple[Path, State]:
     Returns where it lies now and how it came there. Raises StorageError.
     """
     try:
-        _sync_tree(filled)
+        sync_tree(filled)
         digest = tree_digest(tree_files(filled, skip=()))
         target = kind_folder / digest
         state: State = "staged"
@@ -78,11 +90,7 @@ def publish(filled: Path, kind_folder: Path) -> tuple[Path, State]:
         if target_ready(kind_folder, filled):
             return kind_folder / tree_digest(tree_files(filled, skip=())), "found"
         raise StorageError(f"cannot stage into {kind_folder}: {error.strerror or error}", next_action="free space or fix permissions there") from error  # fmt: skip
-    handle = os.open(kind_folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    sync_folder(kind_folder)
     return target, state
 
 

@@ -1,8 +1,9 @@
 """``surefoot.training.train``: fine-tune a LoRA adapter on all ranks, by DistributedDataParallel.
 
 Request: ``{"recipe": Recipe, "base": {"path", "digest"}, "train": {"path", "digest"}, "device":
-"cpu"|"cuda", "backend": "gloo"|"nccl"}``. Writes ``train.jsonl`` (rank 0), ``samples-<r>.jsonl``
-and ``adapter/``, then each rank's report. By hand, outside a climb:
+"cpu"|"cuda", "backend": "gloo"|"nccl", "init_timeout_s": seconds}``. Writes ``train.jsonl`` and
+``base-config.json`` (rank 0), ``samples-<r>.jsonl`` and ``adapter/``, then each rank's report. By
+hand, outside a climb:
 
     SUREFOOT_JOB_FOLDER=… SUREFOOT_RUN=… torchrun --nproc-per-node 2 -m surefoot.training.train
 """
@@ -31,10 +32,12 @@ import torch
 import torch.distributed as dist
 import transformers
 
-from surefoot.errors import StorageError, SurefootError
-from surefoot.files import sha256_file, tree_digest, tree_files
+from surefoot.benchmarks.device import Device
+from surefoot.errors import MachineryError, StorageError, SurefootError
+from surefoot.files import sha256_file, tree_digest, tree_files, write_atomic
 from surefoot.model.base import Record
 from surefoot.model.recipe import Recipe
+from surefoot.node.group import device_facts, device_of, join
 from surefoot.node.rank import Rank
 from surefoot.training import lora, program
 from surefoot.training.data import Batch, Sample, collate, encode_all
@@ -44,6 +47,7 @@ from surefoot.training.sharding import BatchPlan, plan_batches, rank_rows, step_
 from surefoot.training.tasks import read_tasks
 from surefoot.training.train_log import (
     ADAPTER_FOLDER,
+    BASE_CONFIG,
     LOG_FILE,
     SampleStep,
     TimeSplit,
@@ -65,16 +69,10 @@ class Place:
 
     device: torch.device
     compute_dtype: Literal["float32", "bfloat16"]
-    threads: int
 
     @property
     def kind(self) -> Literal["cpu", "cuda"]:
         return "cuda" if self.device.type == "cuda" else "cpu"
-
-    @property
-    def name(self) -> str:
-        """The driver's name of the GPU, or ``cpu``."""
-        return torch.cuda.get_device_name(self.device) if self.kind == "cuda" else "cpu"
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
         """bfloat16 computation where the recipe asks for it and a GPU does it; float32 otherwise."""
@@ -108,21 +106,21 @@ class Clock:
         return TimeSplit.model_validate({f"{name}_s": seconds for name, seconds in self.seconds.items()})
 
 
-def choose_place(asked: str, dtype: str, local_rank: int) -> Place:
-    """This rank's device and threads. Raises SurefootError when CUDA is asked for and not there."""
+def choose_place(rank: Rank, dtype: str) -> Place:
+    """This rank's device and threads. Raises MachineryError where it has no GPU of its own and one was asked for."""
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     beside = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     threads = int(os.environ.get("OMP_NUM_THREADS") or max(1, affinity // beside))
     torch.set_num_threads(threads)
     torch.set_flush_denormal(True)
     torch.use_deterministic_algorithms(True, warn_only=True)
-    if asked == "cpu":
-        return Place(torch.device("cpu"), "float32", threads)
-    if not torch.cuda.is_available():
-        raise SurefootError("a GPU was asked for, torch finds none here", next_action="see the pre-check of this node")
-    device = torch.device("cuda", local_rank % torch.cuda.device_count())
-    torch.cuda.set_device(device)
-    return Place(device, "bfloat16" if dtype == "bfloat16" else "float32", threads)
+    try:
+        device = device_of(rank)
+    except RuntimeError as error:
+        raise MachineryError(
+            str(error), next_action="see the pre-check of this node, and that the scheduler grants a GPU to each rank"
+        ) from error
+    return Place(device, "bfloat16" if device.type == "cuda" and dtype == "bfloat16" else "float32")
 
 
 def digest_checked(what: str, asset: dict[str, str]) -> str:
@@ -326,8 +324,22 @@ def _teller(rank: Rank) -> Callable[[float, float, str], None]:
     return tell
 
 
-def prepare(rank: Rank, place: Place, recipe: Recipe) -> Training:
-    """Tokenizer, rows, base model and adapter of this rank. Raises RequestError."""
+@dataclass(frozen=True)
+class Prepared:
+    """What a rank loads by itself, before it meets the others."""
+
+    batches: BatchPlan
+    samples: list[Sample]
+    pad_id: int
+    model: peft.PeftModel
+
+
+def prepare(rank: Rank, place: Place, recipe: Recipe) -> Prepared:
+    """Tokenizer, rows, base model and adapter of this rank. Raises RequestError.
+
+    No process group is needed: what is wrong with a request stops every rank at once, none waits
+    for another, and none waits in a collective while another still loads.
+    """
     batches = plan_batches(recipe.global_batch_size, rank.world_size, recipe.micro_batch_size)
     base = rank.request["base"]["path"]
     tokenizer = transformers.AutoTokenizer.from_pretrained(base, local_files_only=True)
@@ -336,15 +348,21 @@ def prepare(rank: Rank, place: Place, recipe: Recipe) -> Training:
     dtype = torch.bfloat16 if place.compute_dtype == "bfloat16" else torch.float32
     model = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=dtype, local_files_only=True)
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+    tuned = lora.add_adapter(model, recipe.lora, seed=recipe.seed).to(place.device)
+    return Prepared(batches, samples, int(pad), tuned)
+
+
+def training_of(rank: Rank, place: Place, recipe: Recipe, prepared: Prepared) -> Training:
+    """The training of a rank that has joined its process group."""
     return Training(
         rank=rank.rank,
         world_size=rank.world_size,
         place=place,
         recipe=recipe,
-        batches=batches,
-        samples=samples,
-        pad_id=int(pad),
-        model=lora.add_adapter(model, recipe.lora, seed=recipe.seed).to(place.device),
+        batches=prepared.batches,
+        samples=prepared.samples,
+        pad_id=prepared.pad_id,
+        model=prepared.model,
         run=os.environ["SUREFOOT_RUN"],
         nonce=os.environ["SUREFOOT_NONCE"],
         progress=_teller(rank),
@@ -356,12 +374,10 @@ def report_of(rank: Rank, training: Training, base_digest: str, data_digest: str
     state = lora.adapter_state(training.model)
     trainable, total = lora.count_parameters(training.model)
     log = rank.folder / LOG_FILE
-    place = training.place
+    # Of the tensors themselves, not of what was asked for.
+    device = next(training.model.parameters()).device
     return TrainReport(
-        device=place.kind,
-        device_name=place.name,
-        device_index=place.device.index if place.kind == "cuda" else None,
-        threads=place.threads,
+        device=Device.model_validate(device_facts(device)),
         seed=training.recipe.seed,
         steps=len(training.losses),
         samples=training.seen["samples"],
@@ -392,12 +408,15 @@ def main(rank: Rank) -> None:
     transformers.utils.logging.disable_progress_bar()
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")  # peft's call, not ours
     recipe = Recipe.model_validate(rank.request["recipe"])
-    place = choose_place(rank.request["device"], recipe.dtype, rank.local_rank)
+    place = choose_place(rank, recipe.dtype)
     base_digest = digest_checked("base model", rank.request["base"])
     data_digest = digest_checked("training data", rank.request["train"])
-    dist.init_process_group(rank.request["backend"])
+    prepared = prepare(rank, place, recipe)
+    if rank.rank == 0:
+        write_atomic(rank.folder / BASE_CONFIG, (Path(rank.request["base"]["path"]) / "config.json").read_bytes())
+    join(rank, place.device)
     try:
-        training = prepare(rank, place, recipe)
+        training = training_of(rank, place, recipe, prepared)
         training.loop(rank.folder)
         if rank.rank == 0:
             lora.save_adapter(training.model, rank.folder / ADAPTER_FOLDER)

@@ -6,10 +6,13 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field
 
+from surefoot.benchmarks.device import Device
 from surefoot.model.base import Record
 
 LOG_FILE = "train.jsonl"
 ADAPTER_FOLDER = "adapter"
+BASE_CONFIG = "base-config.json"
+"""Copy of the base model's config.json, as rank 0 read it."""
 
 
 def samples_file(rank: int) -> str:
@@ -98,11 +101,8 @@ class TrainReport(Record):
         frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True, protected_namespaces=()
     )
 
-    device: Literal["cpu", "cuda"]
-    device_name: str
-    device_index: int | None
-    """CUDA device of this rank on its host; None on the CPU."""
-    threads: int = Field(ge=1)
+    device: Device
+    """Where the model's own tensors were."""
     seed: int
     steps: int = Field(ge=1)
     samples: int = Field(ge=0)
