@@ -80,13 +80,18 @@ def collected(
 ) -> View:
     """A view whose evidence real processes left."""
     view = planned(rung, asked, root, needs, **cluster)
-    folder = RootPaths(root).run(RUN).rung(rung.name).attempt(1)
+    return collect(view, view.plan.steps, root)
+
+
+def collect(view: View, steps: tuple[Step, ...], root: Path) -> View:
+    """The view with the evidence that real processes leave when these steps are executed."""
+    folder = RootPaths(root).run(RUN).rung(view.plan.rung).attempt(1)
     folder.raw.mkdir(parents=True)
     code = RootPaths(root).pushed(view.inputs.code_digest)
     if not any(isinstance(step, PushStep) for step in view.plan.steps) and not code.exists():
         tree = package_of(view.inputs).tree(view.inputs.code_digest)
         LocalConnection().put_tree(tree.files, code)
-    for step in view.plan.steps:
+    for step in steps:
         execute(step, folder.raw, view.inputs)
     names = [path for path in sorted(folder.folder.rglob("*")) if path.is_file()]
     files = {p.relative_to(folder.folder).as_posix(): p.read_bytes() for p in names}

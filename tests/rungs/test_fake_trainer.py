@@ -43,7 +43,9 @@ def test_metadata_of_another_job_fails(good: View, key: str) -> None:
     assert failed(RUNG, edited(good, METADATA, change)) == {"fake_trainer.metadata"}
 
 
-@pytest.mark.parametrize(("key", "value"), [("steps", 0), ("slept_s", 0.0), ("fail", True), ("slept_s", 1e6)])
+@pytest.mark.parametrize(
+    ("key", "value"), [("steps", 0), ("slept_s", 0.0), ("fail", True), ("slept_s", 1e6), ("slept_s", 5.0)]
+)
 def test_a_rank_that_did_not_do_its_steps_fails(good: View, key: str, value: Any) -> None:
     assert failed(RUNG, edited(good, RANK, lambda d: d["data"].update({key: value}))) == {"fake_trainer.ran"}
 

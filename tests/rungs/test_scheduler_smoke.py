@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rungs_harness import collected, edited, failed, status_of, with_files
+from rungs_harness import collected, edited, failed, judged, status_of, with_files
+from surefoot.evidence import Blob
 from surefoot.model.status import Status
 from surefoot.rungs.base import View
 from surefoot.rungs.scheduler_smoke import RUNG
@@ -19,6 +22,14 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> View:
 
 def test_the_local_scheduler_passes(good: View) -> None:
     assert status_of(RUNG, good) is Status.PASSED
+    assert judged(RUNG, good).summary == "2 ranks on 1 node; exit 0, 7 and signal 9 told apart"
+
+
+def test_judging_looks_at_no_file(good: View) -> None:
+    facts = RUNG.read(good)
+    unread = {name: Blob(name=name, path=Path("/nonexistent")) for name in good.evidence.files}
+    blind = replace(good, evidence=replace(good.evidence, files=unread))
+    assert RUNG.judge(facts, blind).checks == RUNG.judge(facts, good).checks
 
 
 @pytest.mark.parametrize(
@@ -31,6 +42,8 @@ def test_an_ending_that_comes_back_as_another_fails(
     change = {"exit_code": exit_code, "signal": signal}
     damaged = edited(good, f"raw/{job}/done.json", lambda d: d["ranks"][0].update(change))
     assert failed(RUNG, damaged) == {f"scheduler.{job}"}
+    assert "told apart" not in judged(RUNG, damaged).summary
+    assert f"scheduler.{job}" in judged(RUNG, damaged).summary
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from rungs_harness import collected, edited, failed, judged, status_of
 from surefoot.model.status import Status
-from surefoot.node.storage import look, version_text, write_file
+from surefoot.node.storage import look, read_others, version_text, write_file
 from surefoot.paths import RootPaths
 from surefoot.rungs.base import View
 from surefoot.rungs.storage import RUNG
@@ -41,6 +42,9 @@ def test_readers_saw_several_versions_while_they_were_renamed(good: View) -> Non
     [
         (SECOND, ("read", "sha256"), "0" * 64, "storage.rank1.round_trip"),
         (SECOND, ("read", "bytes"), 5, "storage.rank1.round_trip"),
+        (SECOND, ("read", "owner"), 1, "storage.rank1.round_trip"),
+        (SECOND, ("read",), None, "storage.rank1.round_trip"),
+        (FIRST, ("write", "sha256"), "0" * 64, "storage.rank1.round_trip"),
         (SECOND, ("stat_bytes",), 0, "storage.rank1.round_trip"),
         (SECOND, ("seen", "0"), None, "storage.rank1.sees_all"),
         (FIRST, ("seen", "1"), "of another run:1\n", "storage.rank0.sees_all"),
@@ -74,8 +78,31 @@ def test_one_bad_read_among_many_fails_the_rename_test(good: View, kind: str) ->
 
 
 def test_slow_storage_fails_by_the_computed_rate(good: View) -> None:
-    slow = edited(good, SECOND, lambda d: d["data"]["write"].update(write_s=30.0))
-    assert failed(RUNG, slow) == {"storage.rank1.write_rate"}
+    def slow(report: dict[str, Any]) -> None:
+        report["data"]["write"]["write_s"] = 30.0
+        report["started_at"] -= 40
+
+    assert failed(RUNG, edited(good, SECOND, slow)) == {"storage.rank1.write_rate"}
+
+
+def test_times_longer_than_the_rank_ran_prove_nothing(good: View) -> None:
+    longer = edited(good, SECOND, lambda d: d["data"]["write"].update(write_s=30.0))
+    assert status_of(RUNG, longer) is Status.INCONCLUSIVE
+
+
+def test_a_rank_reads_what_its_neighbour_wrote(good: View) -> None:
+    first, second = (json.loads(good.evidence.blob(name).read())["data"] for name in (FIRST, SECOND))
+    assert first["write"]["sha256"] != second["write"]["sha256"]
+    assert (first["read"]["owner"], first["read"]["sha256"]) == (1, second["write"]["sha256"])
+
+
+def test_a_neighbours_file_that_never_comes_is_not_seen_and_has_no_rate(tmp_path: Path, good: View) -> None:
+    assert read_others(tmp_path, 1, 0.1) is None
+    (tmp_path / "wrote-1").write_text("")  # said to be there, and it is not
+    assert read_others(tmp_path, 1, 0.1) is None
+    unseen = edited(good, SECOND, lambda d: d["data"].update(read=None))
+    assert failed(RUNG, unseen) == {"storage.rank1.round_trip", "storage.rank1.read_rate"}
+    assert "read - MB/s" in judged(RUNG, unseen).summary
 
 
 @pytest.mark.parametrize("value", [0, -1, None])

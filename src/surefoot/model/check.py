@@ -16,7 +16,7 @@ Value = bool | int | float | str | None
 class Evidence(Record):
     """Where a reader sees it for themselves."""
 
-    file: str
+    file: str = Field(min_length=1)
     """Path relative to the run folder."""
     line: int | None = Field(default=None, ge=1)
     """Line in that file, counted from 1, where there is one."""

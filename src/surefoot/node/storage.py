@@ -63,7 +63,7 @@ def write_file(path: Path, blocks: Callable[[], Any]) -> dict[str, Any]:
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """Read it back; the kernel is asked to drop its cached pages first, which it may not heed."""
+    """Read it; the kernel is asked to drop its cached pages first, which it may not heed."""
     digest, seconds, size = hashlib.sha256(), 0.0, 0
     handle = os.open(path, os.O_RDONLY)
     try:
@@ -104,6 +104,18 @@ def await_text(path: Path, wait_s: float) -> str | None:
             return path.read_text()
         except OSError:
             os.listdir(path.parent)  # noqa: PTH208 - an NFS client looks again when the folder is listed
+            time.sleep(0.02)
+    return None
+
+
+def read_others(scratch: Path, owner: int, wait_s: float) -> dict[str, Any] | None:
+    """Read the large file of rank `owner`; None when `wait_s` have passed without it. It stays: others come later."""
+    until = time.monotonic() + wait_s
+    # An NFS client may know the second of two new names before the first.
+    while await_text(scratch / f"wrote-{owner}", until - time.monotonic()) is not None:
+        try:
+            return {"owner": owner, **read_file(scratch / f"big-{owner}.bin")}
+        except FileNotFoundError:
             time.sleep(0.02)
     return None
 
@@ -177,10 +189,12 @@ def main() -> None:
     big = scratch / f"big-{rank.rank}.bin"
     data: dict[str, Any] = {"rank": rank.rank, "scratch": str(scratch)}
     data["write"] = write_file(big, content(f"{nonce}:{rank.rank}", rank.request["file_size"]))
-    data["read"] = read_file(big)
     data["stat_bytes"] = big.stat().st_size
+    write_atomic(scratch / f"wrote-{rank.rank}", f"{nonce}\n")
     data["fsync_s"] = fsync_latencies(scratch / f"fsync-{rank.rank}.bin", rank.request["fsyncs"])
-    big.unlink()
+    # The neighbour's file, not this rank's own: what one wrote is there for the other, and on another
+    # node it cannot come from this one's page cache.
+    data["read"] = read_others(scratch, (rank.rank + 1) % rank.world_size, wait_s)
     if rank.rank == 0:
         write_atomic(scratch / "versions.txt", version_text(0))
     write_atomic(scratch / f"small-{rank.rank}.txt", f"{nonce}:{rank.rank}\n")
@@ -194,7 +208,7 @@ def main() -> None:
     else:
         data["watching"] = watch_versions(scratch, wait_s)
         write_atomic(scratch / f"done-{rank.rank}", "done\n")
-    print(f"rank {rank.rank}: wrote and read {data['read']['bytes']} bytes below {scratch}")
+    print(f"rank {rank.rank}: wrote {data['write']['bytes']} bytes below {scratch}")
     rank.report(data)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
+from surefoot.errors import RequestError
 from surefoot.evidence import CODE_VARIABLE, EvidenceSet
 from surefoot.model.cluster import Cluster
 from surefoot.model.job import ExpectedExit, JobSpec
@@ -42,20 +43,36 @@ class Layout:
         return "nccl" if self.device == "cuda" else "gloo"
 
 
-def layout(cluster: Cluster, spec: NodeRungSpec, *, collective: bool = False) -> Layout:
+def layout(cluster: Cluster, spec: NodeRungSpec, *, collective: bool = False, computes: bool = True) -> Layout:
     """Ranks of a rung on a cluster.
 
     ``ranks_per_node: auto`` is one rank per GPU. Without GPUs it is two ranks on the CPU. A rung
     that proves something between ranks (`collective`) on one node with one GPU takes two ranks on
-    the CPU too: a world of one proves nothing, and NCCL refuses two ranks on one GPU.
+    the CPU too: a world of one proves nothing, and NCCL refuses two ranks on one GPU. What that
+    leaves open is for the rung to say (`idle_gpu`).
+
+    Raises RequestError where a rung that `computes` asks for more ranks on a node than the node has
+    GPUs: it never moves to the CPU of its own accord.
     """
     gpus = cluster.gpus_per_node
     if spec.ranks_per_node != "auto":
+        if computes and 0 < gpus < spec.ranks_per_node:
+            raise RequestError(
+                f"ranks_per_node: {spec.ranks_per_node}, but a node of cluster {cluster.name!r} has {gpus} "
+                f"GPU{'s' if gpus > 1 else ''}, and each rank needs one of its own",
+                next_action=f"set ranks_per_node to {gpus} or less, or to auto; a cluster file that declares "
+                "gpus_per_node: 0 computes on the CPU",
+            )
         device = "cuda" if gpus >= spec.ranks_per_node else "cpu"
         return Layout(spec.nodes, spec.ranks_per_node, device)
     if gpus == 0 or (collective and spec.nodes * gpus < 2):
         return Layout(spec.nodes, 2, "cpu")
     return Layout(spec.nodes, gpus, "cuda")
+
+
+def idle_gpu(cluster: Cluster, where: Layout) -> bool:
+    """Whether the site has a GPU that ranks which must talk to each other leave alone: one has nobody to talk to."""
+    return where.device == "cpu" and cluster.gpus_per_node > 0
 
 
 @dataclass(frozen=True)

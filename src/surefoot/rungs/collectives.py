@@ -14,7 +14,7 @@ from surefoot.model.ladder import Collectives as CollectivesSpec
 from surefoot.model.measurement import Fingerprint, Measurement
 from surefoot.model.run import JobsStep, Judgement
 from surefoot.rungs.base import Asked, PlanContext, Rung, View, layout
-from surefoot.rungs.judging import CLOCK_SLACK_S, RankData, Said, decide, said, shorten, unproved
+from surefoot.rungs.judging import ONE_CLOCK_S, RankData, Said, decide, said, shorten, unproved
 from surefoot.rungs.precheck import fingerprint_below
 from surefoot.units import format_size
 
@@ -74,7 +74,7 @@ class Collectives(Rung[CollectivesSpec, Facts]):
         _agree(ranks, expect["world_size"])
         for rank in ranks:
             timed = sum(point.block_us for point in rank.data.points) / 1e6
-            if timed > rank.report.ended_at - rank.report.started_at + CLOCK_SLACK_S:
+            if timed > rank.report.ended_at - rank.report.started_at + ONE_CLOCK_S:
                 raise EvidenceError(f"measured for {timed:.0f} s, longer than it ran", file=rank.file)
         each = [complete_points(r.data, expect["sweeps"], expect["iterations"], r.file) for r in ranks]
         points = {key: tuple(rank[key] for rank in each) for key in each[0]}

@@ -44,7 +44,9 @@ class Compute(Rung[ComputeSpec, Facts]):
 
     name: ClassVar[str] = "compute"
     title: ClassVar[str] = "Compute"
-    proves: ClassVar[str] = "Every device computes right, repeatably, and like devices run at like speed."
+    proves: ClassVar[str] = (
+        "Every device computes right and repeatably, at a known speed; like devices, where there are two, run alike."
+    )
     uses: ClassVar[tuple[str, ...]] = ("cluster", "package")
 
     def plan(self, context: PlanContext[ComputeSpec]) -> Asked:
@@ -91,8 +93,8 @@ class Compute(Rung[ComputeSpec, Facts]):
             for product in rank.data.products:
                 checks += [_right(rank, product, view), _exact(rank, product, view), _repeatable(rank, product, view)]
             checks.append(_copied(rank, view))
-        for dtype in view.expect["dtypes"]:
-            checks += _spreads(dtype, facts, view)
+        spreads = [check for dtype in view.expect["dtypes"] for check in _spreads(dtype, facts, view)]
+        checks += spreads
         device = facts[0].data.device
         fingerprint = fingerprint_below(
             view,
@@ -105,8 +107,9 @@ class Compute(Rung[ComputeSpec, Facts]):
             checks=tuple(checks),
             measurements=_measurements(facts, fingerprint),
             fingerprint=fingerprint,
-            summary=_summary(facts),
-            details={"devices": [_row(rank) for rank in facts]},
+            # Nothing is shown about likeness where there is nothing alike: a reader is told so.
+            summary=_summary(facts) + ("" if spreads else "; no two like devices to compare"),
+            details={"devices": [_row(rank) for rank in facts], "compared": bool(spreads)},
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from pydantic import Field
@@ -14,8 +15,8 @@ from surefoot.model.check import Check
 from surefoot.model.ladder import Ddp as DdpSpec
 from surefoot.model.measurement import Measurement
 from surefoot.model.run import JobsStep, Judgement
-from surefoot.rungs.base import Asked, PlanContext, Rung, View, layout
-from surefoot.rungs.judging import RankData, Said, decide, said, shorten
+from surefoot.rungs.base import Asked, Layout, PlanContext, Rung, View, idle_gpu, layout
+from surefoot.rungs.judging import RankData, Said, decide, said, shorten, summed_up
 
 TOLERANCE = 1e-5
 """Relative to the largest value: float32 has 6e-8 for each operation, and no value takes more than
@@ -38,7 +39,22 @@ class Stepped(RankData):
     parameter_digest: str = Field(pattern="^[0-9a-f]{64}$")
 
 
-Facts = tuple[Said[Stepped], ...]
+GPU_JOB = "ddp_gpu"
+"""The same step on the GPU of a site that has one only: a world of one, beside the real one on the CPU."""
+
+
+@dataclass(frozen=True)
+class World:
+    """One job's ranks, and what was asked of them."""
+
+    job: str
+    size: int
+    device: str
+    backend: str
+    ranks: tuple[Said[Stepped], ...]
+
+
+Facts = tuple[World, ...]
 
 
 class Ddp(Rung[DdpSpec, Facts]):
@@ -51,91 +67,126 @@ class Ddp(Rung[DdpSpec, Facts]):
 
     def plan(self, context: PlanContext[DdpSpec]) -> Asked:
         where = layout(context.cluster, context.spec, collective=True)
+        worlds = {self.name: where}
+        if idle_gpu(context.cluster, where):
+            worlds[GPU_JOB] = Layout(1, 1, "cuda")
         seed = seed_of(context.nonce)
-        request: dict[str, Any] = {
-            "device": where.device,
-            "backend": where.backend,
-            "init_timeout_s": min(120.0, context.spec.time_limit_s / 2),
-            "seed": seed,
-        }
-        job = context.job("ddp", "surefoot.node.ddp", request, where)
-        expect = {"world_size": where.world_size, "device": where.device, "backend": where.backend, "seed": seed}
-        return Asked(steps=(JobsStep(jobs=(job,)),), expect=expect)
+        jobs, asked = [], {}
+        for job, place in worlds.items():
+            request: dict[str, Any] = {
+                "device": place.device,
+                "backend": place.backend,
+                "init_timeout_s": min(120.0, context.spec.time_limit_s / 2),
+                "seed": seed,
+            }
+            jobs.append(context.job(job, "surefoot.node.ddp", request, place))
+            asked[job] = {"world_size": place.world_size, "device": place.device, "backend": place.backend}
+        return Asked(steps=(JobsStep(jobs=tuple(jobs)),), expect={"seed": seed, "worlds": asked})
 
     def read(self, view: View) -> Facts:
-        ranks = said(view.evidence, "ddp", Stepped)
-        for rank in ranks:
-            data = rank.data
-            if data.world_size != view.expect["world_size"]:
-                raise EvidenceError(f"its group had {data.world_size} ranks", file=rank.file)
-            rows = (*data.weight_gradient, *data.weight_after, data.bias_gradient, data.bias_after)
-            if len(data.weight_gradient) != 10 or len(data.weight_after) != 10 or any(len(row) != 10 for row in rows):
-                raise EvidenceError("a gradient or parameter is not of shape 10 × 10 and 10", file=rank.file)
-        return ranks
+        worlds = []
+        for job, asked in view.expect["worlds"].items():
+            ranks = said(view.evidence, job, Stepped)
+            for rank in ranks:
+                _refuse_misshapen(rank, asked["world_size"])
+            worlds.append(World(job, asked["world_size"], asked["device"], asked["backend"], ranks))
+        return tuple(worlds)
 
     def judge(self, facts: Facts, view: View) -> Judgement:
-        if view.expect["seed"] != seed_of(view.plan.nonce):
+        seed = view.expect["seed"]
+        if seed != seed_of(view.plan.nonce):
             raise EvidenceError("the seed is not that of this attempt", file="plan.json")
-        step = expected_step(view.expect["seed"], view.expect["world_size"])
-        checks = [_world(facts, view), _devices(facts, view)]
-        for rank in facts:
-            checks += [_loss(rank, step, view), _gradient(rank, step, view), _parameters(rank, step, view)]
-        checks.append(_identical(facts, view))
-        mean = facts[0].data.loss_sum / len(facts)
-        measurement = Measurement(metric="loss", value=mean, unit="", world_size=len(facts))
+        checks = [check for world in facts for check in _checks(world, expected_step(seed, world.size), view)]
+        measurements = tuple(
+            Measurement(metric="loss", value=_mean_loss(w), unit="", labels={"device": w.device}, world_size=w.size)
+            for w in facts
+        )
         table = [
-            {"rank": r.rank, "host": r.report.host, "device": r.data.device.shown, "loss": r.data.loss} for r in facts
+            {"rank": r.rank, "host": r.report.host, "device": r.data.device.shown, "loss": r.data.loss}
+            for world in facts
+            for r in world.ranks
         ]
+        losses = ", ".join(f"loss {_mean_loss(w):.6f} over {_ranks(w)}" for w in facts)
         return Judgement(
             checks=tuple(checks),
-            measurements=(measurement,),
-            summary=f"loss {mean:.6f} over {len(facts)} ranks, as computed by hand; parameters identical",
-            details={"ranks": table, "expected_loss": step.loss_sum / len(facts)},
+            measurements=measurements,
+            summary=summed_up(checks, f"{losses}, as computed by hand; parameters identical", anyway=losses),
+            details={"ranks": table, "expected_loss": expected_step(seed, facts[0].size).loss_sum / facts[0].size},
         )
+
+
+def _refuse_misshapen(rank: Said[Stepped], world_size: int) -> None:
+    data = rank.data
+    if data.world_size != world_size:
+        raise EvidenceError(f"its group had {data.world_size} ranks", file=rank.file)
+    rows = (*data.weight_gradient, *data.weight_after, data.bias_gradient, data.bias_after)
+    if len(data.weight_gradient) != 10 or len(data.weight_after) != 10 or any(len(row) != 10 for row in rows):
+        raise EvidenceError("a gradient or parameter is not of shape 10 × 10 and 10", file=rank.file)
+
+
+def _mean_loss(world: World) -> float:
+    return world.ranks[0].data.loss_sum / world.size
+
+
+def _ranks(world: World) -> str:
+    where = " on the one GPU" if world.job == GPU_JOB else ""
+    return f"{world.size} rank{'s' if world.size > 1 else ''}{where}"
+
+
+def _checks(world: World, step: Step, view: View) -> list[Check]:
+    checks = [_world(world, view), _devices(world, view)]
+    for rank in world.ranks:
+        checks += [_loss(world, rank, step, view), _gradient(world, rank, step, view)]
+        checks.append(_parameters(world, rank, step, view))
+    return [*checks, _identical(world, view)]
 
 
 def _close(found: float, wanted: float, scale: float) -> bool:
     return math.isfinite(found) and abs(found - wanted) <= TOLERANCE * max(scale, 1e-3)
 
 
-def _world(facts: Facts, view: View) -> Check:
-    wanted = view.expect["world_size"]
-    other = sorted({rank.data.backend for rank in facts} - {view.expect["backend"]})
+def _world(world: World, view: View) -> Check:
+    ranks, wanted = world.ranks, world.size
+    other = sorted({rank.data.backend for rank in ranks} - {world.backend})
+    alone = world.job == GPU_JOB
+    claim = f"{wanted} ranks trained together over {world.backend}"
+    if alone:
+        claim = f"one rank trained alone over {world.backend}: a single GPU has no other to train with"
     return decide(
-        "ddp.world",
-        f"{wanted} ranks trained together over {view.expect['backend']}",
-        len(facts) == wanted >= 2 and not other,
-        expected=f"{wanted} × {view.expect['backend']}",
-        actual=f"{len(facts)} × {', '.join(other) or view.expect['backend']}",
-        evidence=tuple(view.evidence.ref(rank.file, text=rank.data.backend) for rank in facts),
+        f"{world.job}.world",
+        claim,
+        len(ranks) == wanted and (wanted == 1 if alone else wanted >= 2) and not other,
+        expected=f"{wanted} × {world.backend}",
+        actual=f"{len(ranks)} × {', '.join(other) or world.backend}",
+        evidence=tuple(view.evidence.ref(rank.file, text=rank.data.backend) for rank in ranks),
         next_action="set ranks_per_node or nodes to two ranks or more; see whether PyTorch has that backend",
     )
 
 
-def _devices(facts: Facts, view: View) -> Check:
-    kind = view.expect["device"]
-    problems = device_problems([(r.where, r.report.host, r.report.local_rank, r.data.device) for r in facts], kind)
-    for rank in facts:
+def _devices(world: World, view: View) -> Check:
+    ranks, kind = world.ranks, world.device
+    problems = device_problems([(r.where, r.report.host, r.report.local_rank, r.data.device) for r in ranks], kind)
+    for rank in ranks:
         wanted = f"cuda:{rank.report.local_rank}" if kind == "cuda" else "cpu"
         if rank.data.parameter_device != wanted:
             problems.append(f"{rank.where} has its parameters on {rank.data.parameter_device}, not {wanted}")
-    shown = [f"rank {rank.rank} → {rank.data.device.shown}" for rank in facts]
+    shown = [f"rank {rank.rank} → {rank.data.device.shown}" for rank in ranks]
     return decide(
-        "ddp.devices",
+        f"{world.job}.devices",
         "every rank trained on the device that is its own",
         not problems,
         expected=f"rank r on {kind}" + (":LOCAL_RANK, all different" if kind == "cuda" else ""),
         actual=shorten(problems) or shorten(shown, 8),
-        evidence=tuple(view.evidence.ref(rank.file, text=rank.data.parameter_device) for rank in facts),
+        evidence=tuple(view.evidence.ref(rank.file, text=rank.data.parameter_device) for rank in ranks),
         next_action="look at CUDA_VISIBLE_DEVICES and the scheduler's GPU binding",
     )
 
 
-def _loss(rank: Said[Stepped], step: Step, view: View) -> Check:
+def _loss(world: World, rank: Said[Stepped], step: Step, view: View) -> Check:
     own, total = step.losses[rank.rank], step.loss_sum
     ok = _close(rank.data.loss, own, own) and _close(rank.data.loss_sum, total, total)
     return decide(
-        f"ddp.rank{rank.rank}.loss",
+        f"{world.job}.rank{rank.rank}.loss",
         f"{rank.where}: its loss, and the all-reduced sum of all losses, are the computed ones",
         ok,
         expected=round(total, 6),
@@ -159,11 +210,11 @@ def _flat(matrix: Any, vector: Any) -> list[float]:
     return [value for row in matrix for value in row] + list(vector)
 
 
-def _gradient(rank: Said[Stepped], step: Step, view: View) -> Check:
+def _gradient(world: World, rank: Said[Stepped], step: Step, view: View) -> Check:
     found = _flat(rank.data.weight_gradient, rank.data.bias_gradient)
     ok, worst = _worst(found, _flat(step.weight_gradient, step.bias_gradient))
     return decide(
-        f"ddp.rank{rank.rank}.gradient",
+        f"{world.job}.rank{rank.rank}.gradient",
         f"{rank.where}: the gradient is the average over all ranks' data",
         ok,
         expected=0.0,
@@ -175,11 +226,11 @@ def _gradient(rank: Said[Stepped], step: Step, view: View) -> Check:
     )
 
 
-def _parameters(rank: Said[Stepped], step: Step, view: View) -> Check:
+def _parameters(world: World, rank: Said[Stepped], step: Step, view: View) -> Check:
     found = _flat(rank.data.weight_after, rank.data.bias_after)
     ok, worst = _worst(found, _flat(step.weight_after, step.bias_after))
     return decide(
-        f"ddp.rank{rank.rank}.parameters",
+        f"{world.job}.rank{rank.rank}.parameters",
         f"{rank.where}: one SGD step moved the parameters to where arithmetic says",
         ok,
         expected=0.0,
@@ -191,17 +242,17 @@ def _parameters(rank: Said[Stepped], step: Step, view: View) -> Check:
     )
 
 
-def _identical(facts: Facts, view: View) -> Check:
-    digests = {rank.data.parameter_digest for rank in facts}
-    values = {(rank.data.weight_after, rank.data.bias_after, rank.data.loss_sum) for rank in facts}
+def _identical(world: World, view: View) -> Check:
+    digests = {rank.data.parameter_digest for rank in world.ranks}
+    values = {(rank.data.weight_after, rank.data.bias_after, rank.data.loss_sum) for rank in world.ranks}
     return decide(
-        "ddp.identical",
+        f"{world.job}.identical",
         "after the step the parameters are bit-equal on all ranks",
         len(digests) == len(values) == 1,
         expected=1,
         actual=max(len(digests), len(values)),
         unit="different models",
-        evidence=tuple(view.evidence.ref(rank.file, text=rank.data.parameter_digest) for rank in facts),
+        evidence=tuple(view.evidence.ref(rank.file, text=rank.data.parameter_digest) for rank in world.ranks),
         next_action="ranks drift apart from the first step on: unequal torch versions, or a broken all-reduce",
     )
 

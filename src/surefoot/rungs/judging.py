@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -16,6 +17,9 @@ D = TypeVar("D", bound=Record)
 
 CLOCK_SLACK_S = 60.0
 """Clocks of two machines may differ by this much before times of one and the other contradict."""
+ONE_CLOCK_S = 1.0
+"""How far durations of one process on one host may exceed what its own start and end say: the wall
+clock is slewed a little while the monotonic one is not."""
 _OLDEST_TIME = 1_577_836_800.0
 """2020-01-01: a time before it comes from no clock that is set."""
 
@@ -133,6 +137,12 @@ def unproved(
         derivation=derivation,
         next_action=next_action,
     )
+
+
+def summed_up(checks: Sequence[Check], passed: str, *, anyway: str) -> str:
+    """One line for the ladder's view: `passed` only where every check did, else `anyway` and what did not pass."""
+    open_ones = [check.id for check in checks if check.status is not Status.PASSED]
+    return f"{anyway}; not so: {shorten(open_ones, 2)}" if open_ones or not checks else passed
 
 
 def shorten(items: list[str], most: int = 4) -> str:

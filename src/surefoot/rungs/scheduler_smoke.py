@@ -8,13 +8,12 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from surefoot.errors import EvidenceError
-from surefoot.evidence import Blob
 from surefoot.model.check import Check
 from surefoot.model.job import ExpectedExit, JobDone, JobSpec
 from surefoot.model.ladder import SchedulerSmoke as SchedulerSpec
 from surefoot.model.run import JobsStep, Judgement
 from surefoot.rungs.base import Asked, Layout, PlanContext, Rung, View, layout
-from surefoot.rungs.judging import RankData, Said, decide, said, shorten
+from surefoot.rungs.judging import RankData, Said, decide, said, shorten, summed_up
 
 ECHO = "a b  \"c\" 'd' $HOME `e` é; "
 """Blanks, quotes, a dollar, a back-quote, an accent: what an unescaped batch script would break."""
@@ -53,11 +52,21 @@ class Ending:
 
 
 @dataclass(frozen=True)
+class Printed:
+    """What one job left of its ranks' output: every ``.out`` file in its folder, by name."""
+
+    job: str
+    id: str
+    logs: dict[str, str]
+
+
+@dataclass(frozen=True)
 class Facts:
     """Four jobs, read."""
 
     endings: tuple[Ending, ...]
     ranks: tuple[Said[Placed], ...]
+    printed: tuple[Printed, ...]
 
 
 class Scheduler(Rung[SchedulerSpec, Facts]):
@@ -73,7 +82,7 @@ class Scheduler(Rung[SchedulerSpec, Facts]):
         jobs = [
             context.job(name, "surefoot.node.ending", end.canonical(), one, expect=end) for name, end in ENDINGS.items()
         ]
-        where = layout(context.cluster, context.spec, collective=True)
+        where = layout(context.cluster, context.spec, collective=True, computes=False)
         echo = ECHO + context.nonce
         jobs.append(
             context.job("environment", "surefoot.node.environment", {}, where, env={"SUREFOOT_ECHO": echo}),
@@ -86,7 +95,9 @@ class Scheduler(Rung[SchedulerSpec, Facts]):
         for name in ENDINGS:
             done = view.evidence.record(JobDone, f"raw/{name}/done.json")
             endings.append(Ending(name, said(view.evidence, name, Ended)[0], done))
-        return Facts(endings=tuple(endings), ranks=said(view.evidence, "environment", Placed))
+        ranks = said(view.evidence, "environment", Placed)
+        printed = tuple(_printed(name, view) for name in (*ENDINGS, "environment"))
+        return Facts(endings=tuple(endings), ranks=ranks, printed=printed)
 
     def judge(self, facts: Facts, view: View) -> Judgement:
         environment = view.evidence.job("environment")
@@ -94,16 +105,16 @@ class Scheduler(Rung[SchedulerSpec, Facts]):
         checks += [_variables(rank, environment, view) for rank in facts.ranks]
         checks += [_distinct_world(facts.ranks, view), _nodes(facts.ranks, environment, view)]
         checks.append(_rendezvous(facts.ranks, view))
-        for name in (*ENDINGS, "environment"):
-            checks.append(_output(name, view))
+        checks += [_output(printed, view) for printed in facts.printed]
         table = [
             {"rank": r.rank, "host": r.data.host, "pid": r.data.pid, "cpus": len(r.data.cpus), "cwd": r.data.cwd}
             for r in facts.ranks
         ]
         hosts = len({rank.data.host for rank in facts.ranks})
+        placed = f"{len(facts.ranks)} ranks on {hosts} node{'s' if hosts > 1 else ''}"
         return Judgement(
             checks=tuple(checks),
-            summary=f"{len(facts.ranks)} ranks on {hosts} node{'s' if hosts > 1 else ''}; exit 0, 7 and signal 9 told apart",
+            summary=summed_up(checks, f"{placed}; exit 0, 7 and signal 9 told apart", anyway=placed),
             details={"ranks": table},
         )
 
@@ -224,24 +235,28 @@ def _wanted_lines(name: str, view: View) -> list[str]:
     return [f"surefoot rank {rank} of {nonce} has its environment" for rank in range(spec.world_size)]
 
 
-def _output(name: str, view: View) -> Check:
+def _printed(name: str, view: View) -> Printed:
+    done = view.evidence.record(JobDone, f"raw/{name}/done.json")
+    logs = {log.name: log.text() for log in view.evidence.under(f"raw/{name}") if log.name.endswith(".out")}
+    return Printed(name, done.id, logs)
+
+
+def _output(printed: Printed, view: View) -> Check:
     """Exactly one ``<name>-<id>-<host>.out`` that holds exactly one line of each rank."""
-    done_file = f"raw/{name}/done.json"
-    done = view.evidence.record(JobDone, done_file)
-    start = f"raw/{name}/{name}-{done.id}-"
-    logs: list[Blob] = [b for b in view.evidence.under(f"raw/{name}") if b.name.endswith(".out")]
-    named = [log for log in logs if log.name.startswith(start) and len(log.name) > len(start) + len(".out")]
+    name, logs = printed.job, printed.logs
+    start = f"raw/{name}/{name}-{printed.id}-"
+    named = [log for log in logs if log.startswith(start) and len(log) > len(start) + len(".out")]
     claim = f"job {name!r} kept what its ranks printed, in one file named by job, id and host"
-    wanted: dict[str, Any] = {"expected": f"{name}-{done.id}-HOST.out"}
+    wanted: dict[str, Any] = {"expected": f"{name}-{printed.id}-HOST.out"}
     if len(named) != 1 or len(logs) != 1:
-        found = ", ".join(log.name.rsplit("/", 1)[1] for log in logs) or "no .out file"
-        reference = view.evidence.ref(done_file, text=f"id {done.id}")
+        found = ", ".join(log.rsplit("/", 1)[1] for log in logs) or "no .out file"
+        reference = view.evidence.ref(f"raw/{name}/done.json", text=f"id {printed.id}")
         action = "see whether the output pattern %x-%j-%N is set, and whether the folder is on shared storage"
         return decide(
             f"scheduler.{name}.output", claim, False, actual=found, evidence=(reference,), next_action=action, **wanted
         )
-    log = named[0]
-    rows = log.text().splitlines()
+    (log,) = named
+    rows = logs[log].splitlines()
     lines = _wanted_lines(name, view)
     missing = [line for line in lines if rows.count(line) != 1]
     where = rows.index(lines[0]) + 1 if not missing else None
@@ -249,8 +264,8 @@ def _output(name: str, view: View) -> Check:
         f"scheduler.{name}.output",
         claim,
         not missing,
-        actual=f"not once in it: {missing[0]!r}" if missing else log.name.rsplit("/", 1)[1],
-        evidence=(view.evidence.ref(log.name, line=where, text=lines[0] if not missing else ""),),
+        actual=f"not once in it: {missing[0]!r}" if missing else log.rsplit("/", 1)[1],
+        evidence=(view.evidence.ref(log, line=where, text=lines[0] if not missing else ""),),
         next_action="output is lost or doubled between rank and file: look for --output, --label or unbuffered settings",
         **wanted,
     )
