@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rungs_harness import collected, edited, failed, judged, planned, status_of
+from rungs_harness import collect, collected, edited, failed, judged, planned, status_of, with_files
+from surefoot.model.run import JobsStep
 from surefoot.model.status import Status
 from surefoot.rungs.base import View
 from surefoot.rungs.collectives import RUNG
@@ -40,7 +43,7 @@ def test_six_collectives_pass_over_gloo_with_a_curve_for_each(good: View) -> Non
 
 def test_bandwidth_follows_from_the_slowest_rank_and_not_from_what_a_program_says(good: View) -> None:
     times = [1000.0] * 8
-    slow = point(point(good, FIRST, 0, times_us=times, block_us=8000.0), SECOND, 0, times_us=[1.0] * 8)
+    slow = point(point(good, FIRST, 0, times_us=times, block_us=8000.0), SECOND, 0, times_us=[1.0] * 8, block_us=8.0)
     row = judged(RUNG, slow).details["curves"]["all_reduce"][0]
     assert row["time_us"] == 1000.0
     assert row["busbw_gb_s"] == pytest.approx(row["size_bytes"] / 1000.0 / 1e3)
@@ -61,6 +64,9 @@ def test_a_fall_back_to_another_backend_fails(good: View) -> None:
         {"times_us": [1.0] * 7},
         {"times_us": []},
         {"times_us": [1e12] * 8},
+        {"times_us": [0.001] * 8, "block_us": 0.008},
+        {"times_us": [1.0] * 8, "block_us": 80_000.0},
+        {"times_us": [1000.0] * 7 + [0.9], "block_us": 7000.0},
         {"checked": 1},
         {"size_bytes": 12},
         {"collective": "broadcast"},
@@ -123,6 +129,92 @@ def test_figures_carry_the_fingerprint_of_what_they_were_measured_on(good: View)
     judgement = judged(RUNG, good)
     assert judgement.fingerprint is not None
     assert {m.fingerprint for m in judgement.measurements} == {judgement.fingerprint.content_digest()}
+
+
+TWO_GPUS = {"name": "g", "count": 1, "gpus_per_node": 2}
+LOG = (Path(__file__).parents[1] / "golden" / "nccl_log" / "h200-x2" / "collectives.out").read_text()
+
+
+@pytest.fixture(scope="module")
+def two_gpus(tmp_path_factory: pytest.TempPathFactory) -> View:
+    """Two ranks that really ran on the CPU; what two GPUs would report is written over it, with a real log of NCCL."""
+    root = tmp_path_factory.mktemp("gpus")
+    view = planned(RUNG, {"max_size": "64KiB", "factor": 64}, root, node_groups=[TWO_GPUS])
+    (asked,) = view.plan.jobs
+    cpu = {"gpus_per_node": 0, "request": {**asked.request, "device": "cpu", "backend": "gloo"}}
+    view = collect(view, (JobsStep(jobs=(asked.model_copy(update=cpu),)),), root)
+    view = edited(view, "raw/collectives/job.json", lambda d: d.update(spec=asked.canonical()))
+    view = edited(view, "raw/collectives/request.json", lambda d: d.update(asked.request))
+    log = LOG
+    for rank, name in enumerate((FIRST, SECOND)):
+
+        def on_gpu(report: dict[str, Any], rank: int = rank) -> None:
+            device = {"kind": "cuda", "index": rank, "name": "NVIDIA H200", "uuid": f"u{rank}", "pci_bus_id": f"{rank}"}
+            report["data"]["backend"] = "nccl"
+            report["data"]["device"].update(device, memory_bytes=1, cuda="13.0", nccl="2.28.9")
+
+        view = edited(view, name, on_gpu)
+        report = json.loads(view.evidence.blob(name).read())
+        log = log.replace(f"vm:{657 + rank}:", f"{report['host'].split('.')[0]}:{report['pid']}:")
+    return with_files(view, {log_name(view): log.encode()})
+
+
+def log_name(view: View) -> str:
+    return next(blob.name for blob in view.evidence.under("raw/collectives") if blob.name.endswith(".out"))
+
+
+def logged(view: View, old: str, new: str) -> View:
+    """The view with another log."""
+    text = view.evidence.blob(log_name(view)).text()
+    assert old in text
+    return with_files(view, {log_name(view): text.replace(old, new).encode()})
+
+
+def test_two_gpus_pass_and_say_over_what_they_talk(two_gpus: View) -> None:
+    judgement = judged(RUNG, two_gpus)
+    assert failed(RUNG, two_gpus) == set()
+    (check,) = (c for c in judgement.checks if c.id == "collectives.transport")
+    assert check.actual == "8 × P2P/CUMEM"
+    assert "via P2P/CUMEM" in check.evidence[0].text
+    assert check.evidence[0].line is not None
+    assert judgement.details["transports"] == {"P2P/CUMEM": 8}
+
+
+def test_a_fall_back_to_tcp_fails_unless_the_cluster_file_asks_for_it(two_gpus: View) -> None:
+    tcp = logged(two_gpus, "via P2P/CUMEM", "[send] via NET/Socket/0")
+    assert failed(RUNG, tcp) == {"collectives.transport"}
+    expect = {**tcp.expect, "sockets": True}
+    plan = tcp.plan.model_copy(update={"expect": expect})
+    assert failed(RUNG, replace(tcp, evidence=replace(tcp.evidence, plan=plan))) == set()
+
+
+@pytest.mark.parametrize(
+    ("env", "allowed"), [({}, False), ({"NCCL_NET": "Socket"}, True), ({"NCCL_IB_DISABLE": "1"}, True)]
+)
+def test_only_the_cluster_file_allows_tcp(env: dict[str, str], allowed: bool, tmp_path: Path) -> None:
+    assert planned(RUNG, {}, tmp_path, node_groups=[TWO_GPUS], env=env).expect["sockets"] is allowed
+
+
+@pytest.mark.parametrize("log", ["", "nothing of NCCL\n"])
+def test_without_a_line_on_connections_the_transport_is_not_proved(two_gpus: View, log: str) -> None:
+    bare = with_files(two_gpus, {log_name(two_gpus): log.encode()})
+    bad = {c.id: c.status for c in judged(RUNG, bare).checks if c.status is not Status.PASSED}
+    assert bad == {"collectives.transport": Status.INCONCLUSIVE}
+    assert status_of(RUNG, with_files(two_gpus, {log_name(two_gpus): None})) is Status.INCONCLUSIVE
+
+
+def test_the_log_of_another_job_proves_nothing(two_gpus: View) -> None:
+    other = with_files(two_gpus, {log_name(two_gpus): LOG.encode()})
+    assert status_of(RUNG, other) is Status.INCONCLUSIVE
+
+
+def test_one_gpu_is_left_alone_and_that_is_said(tmp_path: Path) -> None:
+    group = {**TWO_GPUS, "gpus_per_node": 1}
+    view = collected(RUNG, {"max_size": "64KiB", "factor": 64}, tmp_path, node_groups=[group])
+    judgement = judged(RUNG, view)
+    assert failed(RUNG, view) == set()
+    assert judgement.summary.endswith("2 ranks over gloo on the CPU: one GPU has no other to talk to")
+    assert "nothing is shown about it here" in next(c.claim for c in judgement.checks if c.id == "collectives.devices")
 
 
 def test_two_gpus_are_asked_for_over_nccl_with_its_log(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -25,7 +25,7 @@ class Point(Record):
     size_bytes: int = Field(ge=1)
     times_us: tuple[float, ...]
     block_us: float = Field(gt=0)
-    """Wall time around all iterations: more than it cannot have been measured."""
+    """Wall time of all iterations together: they add up to it."""
     wrong: int = Field(ge=0)
     checked: int = Field(ge=1)
 
@@ -40,6 +40,31 @@ class Sweep(Record):
     free_bytes: int = Field(gt=0)
     cap_bytes: int = Field(gt=0)
     points: tuple[Point, ...]
+
+
+SHORTEST_US = 0.5
+"""No two processes meet in less: a CUDA event resolves half a microsecond, a system call takes about that."""
+FILLED = 0.8
+"""Share of the time around the iterations that they fill at least; they leave nothing between them."""
+AROUND_US = 200.0
+"""What the host may need beyond that to see that a device is done: its wake-up and the clocks' difference."""
+ALIKE = 1000.0
+"""How far below the median an iteration may lie. A busy CPU stretches some to a time slice
+(milliseconds) beside others of tens of microseconds; what lies further off was not measured."""
+
+
+def impossible_times(times_us: Sequence[float], block_us: float) -> str:
+    """Why iterations cannot have taken these times within `block_us` by the host's clock; empty when they can."""
+    total, shortest, median = sum(times_us), min(times_us), statistics.median(times_us)
+    if shortest < SHORTEST_US:
+        return f"a time of {shortest:g} µs is none: a collective takes {SHORTEST_US:g} µs at least"
+    if shortest < median / ALIKE:
+        return f"a time of {shortest:g} µs beside a median of {median:g} µs was not measured"
+    if total > 1.01 * block_us + AROUND_US:
+        return f"iterations add up to {total:.1f} µs, more than the {block_us:.1f} µs around them"
+    if total < FILLED * block_us - AROUND_US:
+        return f"iterations add up to {total:.1f} µs only, within {block_us:.1f} µs of nothing else"
+    return ""
 
 
 @dataclass(frozen=True)
@@ -81,11 +106,9 @@ def _refuse_impossible(point: Point, world_size: int, iterations: int, file: str
     where = f"{point.collective} at {point.size_bytes} B"
     if len(point.times_us) != iterations:
         raise EvidenceError(f"{where}: {len(point.times_us)} times, {iterations} iterations were asked for", file=file)
-    if min(point.times_us) <= 0:
-        raise EvidenceError(f"{where}: a time of {min(point.times_us)} µs is none", file=file)
-    # Device events and the host's clock may differ by a little; a tenth and 100 µs is far above that.
-    if sum(point.times_us) > 1.1 * point.block_us + 100:
-        raise EvidenceError(f"{where}: iterations add up to more than the time around them", file=file)
+    problem = impossible_times(point.times_us, point.block_us)
+    if problem:
+        raise EvidenceError(f"{where}: {problem}", file=file)
     checked = 2 * result_count(point.collective, point.size_bytes, world_size)
     if point.checked != checked:
         raise EvidenceError(

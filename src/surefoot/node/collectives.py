@@ -120,24 +120,31 @@ class Operation:
         return count_wrong(self.result, self.expected)
 
 
-def timed(operation: Operation, iterations: int) -> list[float]:
-    """Microseconds of each of `iterations` back-to-back runs."""
+def timed(operation: Operation, iterations: int) -> tuple[list[float], float]:
+    """Microseconds of each of `iterations` back-to-back runs, and of all of them by the host's clock.
+
+    A mark stands before the first run and after each, so that the times leave nothing out: what
+    goes on between two runs belongs to the second. The barrier before them is not timed.
+    """
     dist.barrier()
     if operation.device.type == "cpu":
-        times = []
+        begun = time.perf_counter()
+        clock = [time.perf_counter()]
         for _ in range(iterations):
-            begun = time.perf_counter()
             operation.run()
-            times.append((time.perf_counter() - begun) * 1e6)
-        return times
+            clock.append(time.perf_counter())
+        block_us = (time.perf_counter() - begun) * 1e6
+        return [(after - before) * 1e6 for before, after in pairwise(clock)], block_us
     torch.cuda.synchronize()
     marks = [torch.cuda.Event(enable_timing=True) for _ in range(iterations + 1)]
-    marks[0].record()
+    marks[0].record()  # on an idle device it is passed at once
+    begun = time.perf_counter()
     for mark in marks[1:]:
         operation.run()
         mark.record()
     torch.cuda.synchronize()
-    return [before.elapsed_time(after) * 1e3 for before, after in pairwise(marks)]
+    block_us = (time.perf_counter() - begun) * 1e6
+    return [before.elapsed_time(after) * 1e3 for before, after in pairwise(marks)], block_us
 
 
 def measure(name: str, size_bytes: int, rank: Rank, device: torch.device) -> dict[str, Any]:
@@ -147,9 +154,7 @@ def measure(name: str, size_bytes: int, rank: Rank, device: torch.device) -> dic
     for _ in range(rank.request["warmup"]):
         operation.run()
     operation.fresh()
-    begun = time.perf_counter()
-    times = timed(operation, rank.request["iterations"])
-    block_us = (time.perf_counter() - begun) * 1e6
+    times, block_us = timed(operation, rank.request["iterations"])
     wrong += operation.verify()
     return {
         "collective": name, "size_bytes": size_bytes, "times_us": times, "block_us": block_us,

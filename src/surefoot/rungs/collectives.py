@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from surefoot.benchmarks.collective_sizes import busbw_factor, sweep
 from surefoot.benchmarks.collectives import Figure, Point, Sweep, complete_points, figure
 from surefoot.benchmarks.device import device_problems
+from surefoot.benchmarks.nccl_log import Link, links, links_by_process
 from surefoot.errors import EvidenceError
 from surefoot.model.check import Check
+from surefoot.model.cluster import Cluster
 from surefoot.model.ladder import Collectives as CollectivesSpec
 from surefoot.model.measurement import Fingerprint, Measurement
 from surefoot.model.run import JobsStep, Judgement
-from surefoot.rungs.base import Asked, PlanContext, Rung, View, layout
+from surefoot.rungs.base import Asked, PlanContext, Rung, View, idle_gpu, layout
 from surefoot.rungs.judging import ONE_CLOCK_S, RankData, Said, decide, said, shorten, unproved
 from surefoot.rungs.precheck import fingerprint_below
 from surefoot.units import format_size
@@ -30,6 +33,8 @@ class Facts:
     ranks: tuple[Said[RankSweep], ...]
     points: dict[tuple[str, int], tuple[Point, ...]]
     figures: dict[tuple[str, int], Figure]
+    links: dict[tuple[str, int], list[Link]]
+    """By host and process: over what NCCL connected it. Empty on CPUs."""
 
 
 class Collectives(Rung[CollectivesSpec, Facts]):
@@ -65,6 +70,8 @@ class Collectives(Rung[CollectivesSpec, Facts]):
             "iterations": spec.iterations,
             "max_size": spec.max_size,
             "min_busbw_gb_s": dict(spec.min_busbw_gb_s),
+            "idle_gpu": idle_gpu(context.cluster, where),
+            "sockets": _wants_sockets(context.cluster),
         }
         return Asked(steps=(JobsStep(jobs=(job,)),), expect=expect)
 
@@ -79,10 +86,12 @@ class Collectives(Rung[CollectivesSpec, Facts]):
         each = [complete_points(r.data, expect["sweeps"], expect["iterations"], r.file) for r in ranks]
         points = {key: tuple(rank[key] for rank in each) for key in each[0]}
         figures = {key: figure(*key, row, expect["world_size"]) for key, row in points.items()}
-        return Facts(ranks=ranks, points=points, figures=figures)
+        return Facts(ranks=ranks, points=points, figures=figures, links=_links(ranks, view))
 
     def judge(self, facts: Facts, view: View) -> Judgement:
         checks = [_world(facts, view), _devices(facts, view), _backend(facts, view)]
+        if view.expect["device"] == "cuda":
+            checks.append(_transport(facts, view))
         for name in view.expect["sweeps"]:
             checks += [_correct(name, facts, view), _reached(name, facts, view)]
         for name, floor in view.expect["min_busbw_gb_s"].items():
@@ -140,9 +149,12 @@ def _devices(facts: Facts, view: View) -> Check:
     problems = device_problems(
         [(r.where, r.report.host, r.report.local_rank, r.data.device) for r in facts.ranks], wanted
     )
+    claim = "every rank used a GPU of its own" if wanted == "cuda" else "every rank used the CPU, as asked"
+    if view.expect["idle_gpu"]:
+        claim += ": one GPU has no other to talk to, and nothing is shown about it here"
     return decide(
         "collectives.devices",
-        "every rank used a GPU of its own" if wanted == "cuda" else "every rank used the CPU, as asked",
+        claim,
         not problems,
         expected=f"{len(facts.ranks)} × {wanted}",
         actual=shorten(problems) or ", ".join(r.data.device.shown for r in facts.ranks),
@@ -162,6 +174,63 @@ def _backend(facts: Facts, view: View) -> Check:
         actual=", ".join(other) or wanted,
         evidence=tuple(view.evidence.ref(r.file, text=r.data.backend) for r in facts.ranks),
         next_action="PyTorch fell back to another backend: see whether its build has NCCL",
+    )
+
+
+def _wants_sockets(cluster: Cluster) -> bool:
+    """Whether the cluster file itself sends NCCL over TCP."""
+    return cluster.env.get("NCCL_NET", "").lower() == "socket" or cluster.env.get("NCCL_IB_DISABLE", "0") == "1"
+
+
+def _links(ranks: tuple[Said[RankSweep], ...], view: View) -> dict[tuple[str, int], list[Link]]:
+    """What the job's log tells of NCCL's connections. Raises EvidenceError for those of no rank of this job."""
+    if view.expect["device"] != "cuda":
+        return {}
+    logs = [blob for blob in view.evidence.under("raw/collectives") if blob.name.endswith(".out")]
+    found = links_by_process(link for log in logs for link in links(log.text(), log.name))
+    known = {_process(rank) for rank in ranks}
+    for process, rows in found.items():
+        if process not in known:
+            raise EvidenceError("is the connection of a process of another job", file=rows[0].file, line=rows[0].line)
+    return found
+
+
+def _process(rank: Said[RankSweep]) -> tuple[str, int]:
+    return rank.report.host.split(".")[0], rank.report.pid
+
+
+def _transport(facts: Facts, view: View) -> Check:
+    """NCCL's own log: every rank is connected, and over TCP only where the cluster file says so."""
+    claim = "NCCL's log shows over what every rank reaches the others, and no TCP socket is in it"
+    wanted = "P2P, SHM or NET/IB"
+    if view.expect["sockets"]:
+        claim, wanted = "NCCL's log shows over what every rank reaches the others", "NET/Socket is allowed"
+    silent = [rank for rank in facts.ranks if not facts.links.get(_process(rank))]
+    every = [link for rows in facts.links.values() for link in rows]
+    ways = Counter(link.transport for link in every)
+    shown = ", ".join(f"{count} × {way}" for way, count in sorted(ways.items())) or "no connection"
+    shared: dict[str, Any] = {
+        "expected": wanted,
+        "derivation": "lines `Channel … via …` of NCCL_DEBUG=INFO; NET/Socket is a fall-back to TCP, which env: "
+        "NCCL_NET: Socket or NCCL_IB_DISABLE: 1 in the cluster file allows",
+    }
+    if silent:
+        return unproved(
+            "collectives.transport", claim, actual=f"{shown}; none of {shorten([rank.where for rank in silent])}",
+            evidence=tuple(view.evidence.ref(rank.file) for rank in silent),
+            next_action="see whether NCCL_DEBUG_FILE or a wrapper takes the log away from the job's .out file", **shared,
+        )  # fmt: skip
+    first = {link.transport: link for link in reversed(every)}
+    sockets = [link for link in every if link.sockets]
+    return decide(
+        "collectives.transport",
+        claim,
+        view.expect["sockets"] or not sockets,
+        actual=shown,
+        evidence=tuple(view.evidence.ref(link.file, line=link.line, text=link.text) for link in first.values()),
+        next_action="RDMA is not used: look in the log for `NET/IB : No device found`, then at NCCL_IB_HCA, the "
+        "container's /dev/infiniband and ulimit -l",
+        **shared,
     )
 
 
@@ -284,7 +353,10 @@ def _details(facts: Facts, view: View) -> dict[str, Any]:
             )
         curves[name] = rows
     devices = [{"rank": r.rank, "host": r.report.host, "device": r.data.device.canonical()} for r in facts.ranks]
-    return {"curves": curves, "cap_bytes": facts.ranks[0].data.cap_bytes, "devices": devices}
+    ways = Counter(link.transport for rows in facts.links.values() for link in rows)
+    return {
+        "curves": curves, "cap_bytes": facts.ranks[0].data.cap_bytes, "devices": devices, "transports": dict(ways),
+    }  # fmt: skip
 
 
 def _summary(facts: Facts, view: View) -> str:
@@ -295,7 +367,8 @@ def _summary(facts: Facts, view: View) -> str:
         return "nothing was measured"
     top, floor_us = facts.figures[keys[-1]], min(facts.figures[key].time_us for key in keys)
     speed = f"{top.busbw_gb_s:.3g} GB/s at {format_size(top.size_bytes)}"
-    return f"{name} {speed}, floor {floor_us:.0f} µs, {len(facts.ranks)} ranks over {view.expect['backend']}"
+    idle = " on the CPU: one GPU has no other to talk to" if view.expect["idle_gpu"] else ""
+    return f"{name} {speed}, floor {floor_us:.0f} µs, {len(facts.ranks)} ranks over {view.expect['backend']}{idle}"
 
 
 RUNG = Collectives()
