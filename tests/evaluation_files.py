@@ -21,6 +21,7 @@ from surefoot.model.score import Answer, AnswerSet, Task
 from surefoot.rungs.base import View
 from surefoot.rungs.gate import RUNG as GATE
 from surefoot.training.tasks import task_lines
+from trained_run import CPU
 
 RANKS = 2
 FOLDER = "raw/evaluate"
@@ -83,8 +84,11 @@ def _report(rank: int, base: AnswerSet, adapter: AnswerSet, digest: str, written
     return {
         "rank": rank, "tasks_digest": digest, "tasks": len(base.answers), "items": len(mine),
         "base_digest": base.header.model_digest, "adapter_digest": adapter.header.model_digest,
-        "device": "cpu", "device_name": "cpu", "device_id": "cpu", "dtype": "float32", "batch_size": SPEC.batch_size,
-        "max_new_tokens": 32, "do_sample": False, "versions": {"torch": "2.13.0"},
+        "device": CPU, "dtype": "float32", "versions": {"torch": "2.13.0"}, "batches": _batches(rank, base, adapter),
+        "decoding": {
+            model: {"do_sample": False, "num_beams": 1, "max_new_tokens": 32, "repetition_penalty": 1.0, "end_tokens": [2]}
+            for model in MODELS
+        },
         "adapter_load": {"tensors_in_file": 42, "tensors_in_model": 42, "tensors_equal": 42, "parameters": 9000},
         "probes": [
             {
@@ -98,6 +102,28 @@ def _report(rank: int, base: AnswerSet, adapter: AnswerSet, digest: str, written
     }  # fmt: skip
 
 
+def tokens_of(answer: Answer) -> int:
+    """Length of a prompt: some five lengths, as different prompts have."""
+    return 20 + int(answer.prompt_digest, 16) % 5
+
+
+def _batches(rank: int, base: AnswerSet, adapter: AnswerSet) -> list[dict[str, Any]]:
+    sample = [i for i in single_sample(len(base.answers), SPEC.batch1_sample, 0) if i % RANKS == rank]
+    found = []
+    for model, whole in (("base", base), ("adapter", adapter)):
+        mine = sorted(whole.answers[rank::RANKS], key=tokens_of, reverse=True)
+        calls = [(False, mine[i : i + SPEC.batch_size]) for i in range(0, len(mine), SPEC.batch_size)]
+        calls += [(True, [whole.answers[i]]) for i in sample]
+        found += [
+            {
+                "model": model, "alone": alone, "ids": [a.id for a in rows], "prompt_tokens": [tokens_of(a) for a in rows],
+                "width": max(map(tokens_of, rows)), "seconds": sum(a.latency_s for a in rows),
+            }
+            for alone, rows in calls
+        ]  # fmt: skip
+    return found
+
+
 def evaluate_view(base: AnswerSet, adapter: AnswerSet, tasks: str = "") -> View:
     """What judging sees of an evaluation of these answers. `tasks`: the prompt set's file, else made to fit."""
     tasks = tasks or task_lines(tasks_of(base))
@@ -109,7 +135,7 @@ def evaluate_view(base: AnswerSet, adapter: AnswerSet, tasks: str = "") -> View:
         "base_digest": base.header.model_digest, "adapter_digest": adapter.header.model_digest,
         "tasks_digest": tree_digest({"tasks.jsonl": sha(tasks)}), "tasks": len(base.answers), "device": "cpu",
         "dtype": "float32", "batch_size": SPEC.batch_size, "batch1_sample": SPEC.batch1_sample, "seed": 0,
-        "max_new_tokens": 32, "batch1_allowed_differences": 0, "batch1_derivation": "float32",
+        "max_new_tokens": 32, "batch1_allowed_differences": 0, "batch1_derivation": "float32", "near_tie": 0.0,
     }  # fmt: skip
     plan = Plan(run_id=RUN, rung="evaluate", attempt=1, nonce=NONCE, steps=(JobsStep(jobs=(job,)),), expect=expect)
     files = {"plan.json": plan.model_dump_json().encode(), **evaluation_files(base, adapter, job, tasks)}

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from answer_sets import SEED_POLICY
 from evaluation_files import gate_view
 from rungs_harness import NONCE, inputs_of, judged, run_jobs
 from surefoot.engine.package import code_digest
-from surefoot.evaluation.generate import Generator, answer_all, left_pad
-from surefoot.evaluation.records import PROGRAM
+from surefoot.evaluation.generate import Generator, answer_all, end_tokens, left_pad, smallest_gap
+from surefoot.evaluation.records import PROGRAM, prompt_digest
+from surefoot.evaluation.run import decoding_of
 from surefoot.evidence import Blob, EvidenceSet
 from surefoot.files import tree_digest, tree_files
 from surefoot.model.job import JobSpec
@@ -55,7 +57,7 @@ def load(adapter: Path | None = None) -> Generator:
         model: Any = AutoModelForCausalLM.from_pretrained(BASE, dtype=torch.float32).eval()
         if adapter is not None:
             model = PeftModel.from_pretrained(model, adapter).eval()
-        return Generator(model, AutoTokenizer.from_pretrained(BASE), LIMIT)
+        return Generator.of(model, AutoTokenizer.from_pretrained(BASE), LIMIT)
 
 
 def save_adapter(folder: Path, *, inert: bool) -> Path:
@@ -78,22 +80,59 @@ def test_a_batch_answers_as_one_at_a_time_does(adapted: bool, tmp_path: Path) ->
     generator = load(save_adapter(tmp_path, inert=False) if adapted else None)
     prompts = [generator.render(task.prompt) for task in TASKS]
     assert len({len(prompt) for prompt in prompts}) > 10, "equal lengths would need no padding"
-    batched, failed = answer_all(generator, prompts, 16)
-    alone, _ = answer_all(generator, prompts, 1)
+    batched, failed, calls = answer_all(generator, prompts, 16)
+    alone = answer_all(generator, prompts, 1).answers
     assert failed == []
     assert [(a.text, a.new_tokens, a.error) for a in batched] == [(a.text, a.new_tokens, a.error) for a in alone]
     assert len({a.text for a in alone}) > 10
     assert all(a.latency_s > 0 for a in batched)
+    assert [len(batch) for batch, _ in calls] == [16, 16, 16, 2]
+    for batch, call in calls:
+        assert call.prompt_tokens == tuple(len(prompts[i]) for i in batch)
+        assert call.width == max(call.prompt_tokens)
+    # The digest is of what the model was given: without padding, the prompt itself.
+    assert [a.prompt_digest for a in batched] == [prompt_digest(prompt) for prompt in prompts]
 
 
 @pytest.mark.slow
 def test_the_models_own_sampling_settings_are_not_used() -> None:
     generator = load()
     prompt = generator.render(TASKS[0].prompt)
-    plain = generator.answer([prompt])[0].text
+    plain = generator.answer([prompt])[0][0].text
     own = generator.model.generation_config
     own.do_sample, own.temperature, own.repetition_penalty = True, 5.0, 10.0
-    assert generator.answer([prompt])[0].text == plain
+    assert generator.answer([prompt])[0][0].text == plain
+    held = decoding_of(generator)
+    assert (held.do_sample, held.num_beams, held.repetition_penalty, held.max_new_tokens) == (False, 1, 1.0, LIMIT)
+    own = generator.model.generation_config
+    own.do_sample = True
+    assert decoding_of(generator).do_sample, "it is the model that is asked, not the request"
+
+
+@pytest.mark.slow
+def test_every_end_that_the_model_names_ends_an_answer() -> None:
+    generator = load()
+    prompt = generator.render(TASKS[0].prompt)
+    whole = generator.answer([prompt])[0][0]
+    second = generator.tokenizer(whole.text, add_special_tokens=False)["input_ids"][1]
+    generator.model.generation_config.eos_token_id = [second, 2]
+    assert end_tokens(generator.model, generator.tokenizer) == tuple(sorted({2, second}))
+    ended = Generator.of(generator.model, generator.tokenizer, LIMIT).answer([prompt])[0][0]
+    assert ended.new_tokens == 1
+    assert whole.text.startswith(ended.text)
+
+
+@pytest.mark.slow
+def test_how_close_the_two_best_tokens_came_is_measured_where_an_item_is_alone() -> None:
+    assert smallest_gap([torch.tensor([[1.0, 4.0, 3.0]]), torch.tensor([[-8.0, -2.0, -9.0]])]) == pytest.approx(0.25)
+    assert smallest_gap([torch.tensor([[5.0, 5.0, 1.0]])]) == 0.0
+    generator = replace(load(), measure_gaps=True)
+    prompts = [generator.render(task.prompt) for task in TASKS[:2]]
+    measured = answer_all(generator, prompts, 1)
+    plain = answer_all(replace(generator, measure_gaps=False), prompts, 1)
+    assert [a.text for a in measured.answers] == [a.text for a in plain.answers]
+    assert all(call.smallest_gap is not None and 0 < call.smallest_gap < 1 for _, call in measured.calls)
+    assert [call.smallest_gap for _, call in [*plain.calls, *answer_all(generator, prompts, 2).calls]] == [None] * 3
 
 
 @pytest.mark.slow
@@ -102,24 +141,25 @@ def test_a_failure_belongs_to_the_item_that_causes_it() -> None:
     prompts = [generator.render(task.prompt) for task in TASKS[:3]]
     bad = [10**6]  # no such token: the embedding raises, and takes a whole batch with it
     too_long = [5] * 600
-    answers, failed = answer_all(generator, [prompts[0], bad, prompts[1], too_long, prompts[2]], 8)
+    answers, failed, calls = answer_all(generator, [prompts[0], bad, prompts[1], too_long, prompts[2]], 8)
     assert [bool(a.error) for a in answers] == [False, True, False, True, False]
     assert "IndexError" in answers[1].error
     assert "prompt of 600 tokens" in answers[3].error
     assert answers[0].text == answer_all(generator, [prompts[0]], 1)[0][0].text
     assert [f.items for f in failed] == [4]
+    assert sorted(batch for batch, _ in calls) == [(0,), (2,), (4,)]
 
 
 @pytest.mark.slow
 def test_the_limit_stops_an_answer_and_the_end_token_is_not_counted() -> None:
     generator = load()
     prompt = generator.render(TASKS[0].prompt)
-    whole = generator.answer([prompt])[0]
+    whole = generator.answer([prompt])[0][0]
     assert 0 < whole.new_tokens < LIMIT
-    cut = Generator(generator.model, generator.tokenizer, 3).answer([prompt])[0]
+    cut = replace(generator, max_new_tokens=3).answer([prompt])[0][0]
     assert cut.new_tokens == 3
     assert whole.text.startswith(cut.text)
-    exact = Generator(generator.model, generator.tokenizer, whole.new_tokens + 1).answer([prompt])[0]
+    exact = replace(generator, max_new_tokens=whole.new_tokens + 1).answer([prompt])[0][0]
     assert (exact.text, exact.new_tokens) == (whole.text, whole.new_tokens)
 
 
@@ -149,6 +189,7 @@ def evaluated(root: Path, *, inert: bool) -> View:
     }  # fmt: skip
     expect = {
         **settings, **digests, "tasks": len(TASKS), "batch1_allowed_differences": 0, "batch1_derivation": "float32",
+        "near_tie": 0.0,
     }  # fmt: skip
     step = JobsStep(jobs=(job,))
     plan = Plan(run_id="run-1", rung="evaluate", attempt=1, nonce=NONCE, steps=(step,), expect=expect)

@@ -43,7 +43,7 @@ STILL_TRUE = {
     (r"raw/push-(code|configuration)\.json", r"pushed", r"flip"): "pushed now or found there: the digests are judged either way",
     (r"raw/precheck/rank-0\.json", r"data\.facts\.(cpus_online|memory_available|memlock|nofile)\..*", r".*"): "shown "
     "in the report; the cluster file requires nothing of it",
-    (r"raw/(finetune|evaluate)/rank-\d+\.json", r"data\.(device_name|device_id|versions\..*|load_s)", r".*"): "shown "
+    (r"raw/(finetune|evaluate)/rank-\d+\.json", r"data\.(versions\..*|load_s)", r".*"): "shown "
     "in the report; no claim rests on it",
     (r"raw/evaluate/rank-\d+\.json", r"data\.probes\.\d+\.(base_argmax|adapter_argmax|adapter_max)", r"zero.*"): "the "
     "adapter is shown to act by the largest difference of the logits, which is judged",

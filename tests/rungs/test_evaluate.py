@@ -13,6 +13,7 @@ from answer_sets import answer, with_counts
 from evaluation_files import FOLDER, ITEMS, evaluate_view, reforged
 from rungs_harness import edited, failed, judged, status_of, with_files
 from surefoot.errors import EvidenceError
+from surefoot.evaluation.records import read_answers
 from surefoot.model.status import Status
 from surefoot.rungs.base import View
 from surefoot.rungs.evaluate import RUNG, allowed_differences
@@ -121,9 +122,107 @@ def test_batching_that_changes_an_answer_fails(model: str) -> None:
     other = answer(category, int(number), "something else").canonical()
     check = f"evaluate.batching.{model}"
     assert failed(RUNG, row(VIEW, name, 2, **other)) == {check}
-    allowing = VIEW.plan.model_copy(update={"expect": {**VIEW.expect, "batch1_allowed_differences": 1}})
-    forged = row(VIEW, name, 2, **other)
-    assert failed(RUNG, replace(forged, evidence=replace(forged.evidence, plan=allowing))) == set()
+    # In bfloat16 it may differ where two tokens were as good as tied, and only there.
+    allowing = {"batch1_allowed_differences": 1, "near_tie": 0.03}
+    forged = expecting(row(VIEW, name, 2, **other), **allowing)
+    report = name.replace(f"answers-{model}-batch1.", "").replace("jsonl", "json")
+    gaps: tuple[tuple[float | None, set[str]], ...] = ((None, {check}), (0.02, set()), (0.04, {check}))
+    for gap, problems in gaps:
+        assert failed(RUNG, with_gap(forged, report, first["id"], gap)) == problems
+    none = expecting(forged, batch1_allowed_differences=0)
+    assert failed(RUNG, with_gap(none, report, first["id"], 0.0)) == {check}
+
+
+def expecting(view: View, **changes: Any) -> View:
+    """The view with a plan that expects something else."""
+    plan = view.plan.model_copy(update={"expect": {**view.expect, **changes}})
+    return replace(view, evidence=replace(view.evidence, plan=plan))
+
+
+def with_gap(view: View, report: str, item: str, gap: float | None) -> View:
+    """The view with a smallest gap of the two best logits where `item` was answered alone."""
+
+    def change(content: Any) -> None:
+        for batch in content["data"]["batches"]:
+            if batch["alone"] and item in batch["ids"]:
+                batch["smallest_gap"] = gap
+
+    return edited(view, report, change)
+
+
+def rebatched(view: View, size: int, *, failures: bool = False) -> View:
+    """The view as if every batch had been one of `size`, by the ranks' own account."""
+    for rank in (0, 1):
+
+        def change(content: Any) -> None:
+            data = content["data"]
+            found = [b for b in data["batches"] if b["alone"]]
+            for model in ("base", "adapter"):
+                items = [
+                    (name, tokens)
+                    for b in data["batches"]
+                    if b["model"] == model and not b["alone"]
+                    for name, tokens in zip(b["ids"], b["prompt_tokens"], strict=True)
+                ]
+                for start in range(0, len(items), size):
+                    part = items[start : start + size]
+                    names, tokens = [n for n, _ in part], [t for _, t in part]
+                    found.append(
+                        {
+                            "model": model, "alone": False, "ids": names, "prompt_tokens": tokens, "width": max(tokens),
+                            "seconds": 0.02 * len(part),
+                        }
+                    )  # fmt: skip
+                if failures:
+                    data["batch_failures"].append({"model": model, "items": 16, "error": "out of memory"})
+            data["batches"] = found
+
+        view = edited(view, f"{FOLDER}/rank-{rank}.json", change)
+    return view
+
+
+def test_a_sample_that_was_never_batched_proves_nothing_about_batching() -> None:
+    apart = {c.id: c for c in judged(RUNG, rebatched(VIEW, 1, failures=True)).checks}
+    for model in ("base", "adapter"):
+        assert apart[f"evaluate.batching.{model}"].status is Status.INCONCLUSIVE
+        assert "answered alone the first time too" in str(apart[f"evaluate.batching.{model}"].actual)
+    assert apart["evaluate.batches"].status is Status.PASSED  # taken apart, and it says so
+    unsaid = {c.id: c.status for c in judged(RUNG, rebatched(VIEW, 1)).checks}
+    assert unsaid["evaluate.batches"] is Status.INCONCLUSIVE
+
+
+def test_a_ladder_that_asks_for_batches_of_one_claims_nothing_about_batching() -> None:
+    view = expecting(rebatched(VIEW, 1), batch_size=1)
+    checks = {c.id: c for c in judged(RUNG, view).checks}
+    assert {c.status for c in checks.values()} == {Status.PASSED}
+    assert checks["evaluate.batching.base"].claim.startswith("the base was asked one prompt at a time")
+    assert failed(RUNG, expecting(VIEW, batch_size=1)) == {"evaluate.batches"}
+
+
+def test_one_item_left_over_from_full_batches_is_no_fault() -> None:
+    view = expecting(rebatched(VIEW, 12), batch_size=12)  # 25 a rank: 12 + 12 + 1
+    assert failed(RUNG, view) == set()
+    assert failed(RUNG, expecting(rebatched(VIEW, 25), batch_size=25)) == set()
+
+
+def test_a_sample_without_padding_among_padded_items_proves_nothing_about_padding() -> None:
+    view = VIEW
+    sampled = {a.id for r in (0, 1) for a in read_part(f"{FOLDER}/answers-base-batch1.rank-{r}.jsonl")}
+    for rank in (0, 1):
+
+        def change(content: Any) -> None:
+            for batch in content["data"]["batches"]:
+                batch["prompt_tokens"] = [30 if n in sampled else 25 for n in batch["ids"]]
+                batch["width"] = max(batch["prompt_tokens"])
+
+        view = edited(view, f"{FOLDER}/rank-{rank}.json", change)
+    checks = {c.id: c for c in judged(RUNG, view).checks}
+    assert checks["evaluate.batching.base"].status is Status.INCONCLUSIVE
+    assert checks["evaluate.batching.base"].actual == "no sampled item was padded, and others were"
+
+
+def read_part(name: str) -> tuple[Any, ...]:
+    return read_answers(VIEW.evidence.blob(name).text(), file=name).answers
 
 
 def test_a_sample_of_nothing_proves_nothing_about_batching() -> None:
@@ -134,13 +233,19 @@ def test_a_sample_of_nothing_proves_nothing_about_batching() -> None:
 
 def test_the_allowance_is_nothing_for_float32_and_stated_for_bfloat16() -> None:
     assert allowed_differences("float32", 8)[0] == 0
-    assert allowed_differences("bfloat16", 8) == (
-        2,
-        "bfloat16: near-ties may fall the other way, at most a quarter of 8",
-    )
+    allowed, why = allowed_differences("bfloat16", 8)
+    assert allowed == 2
+    assert "at most a quarter of 8" in why
 
 
-def report(key: str, value: Any) -> Callable[[Any], None]:
+@pytest.mark.parametrize("sample", range(8))
+def test_a_sample_too_small_for_a_share_allows_no_difference(sample: int) -> None:
+    allowed, why = allowed_differences("bfloat16", sample)
+    assert allowed == 0
+    assert "too few" in why
+
+
+def report_key(key: str, value: Any) -> Callable[[Any], None]:
     """Change rank 0's data: ``a.b`` is a key of a key, and digits are positions."""
 
     def change(content: Any) -> None:
@@ -148,7 +253,7 @@ def report(key: str, value: Any) -> Callable[[Any], None]:
         target = content["data"]
         for part in path:
             target = target[int(part)] if part.isdigit() else target[part]
-        target[last] = value
+        target[int(last) if last.isdigit() else last] = value
 
     return change
 
@@ -160,11 +265,24 @@ def report(key: str, value: Any) -> Callable[[Any], None]:
         ("tasks", 49, "prompt_set"),
         ("base_digest", "0" * 64, "base_identity"),
         ("adapter_digest", "0" * 64, "adapter_identity"),
-        ("device", "cuda", "settings"),
+        ("device.kind", "cuda", "settings"),
+        ("device.threads", 2, "settings"),
         ("dtype", "bfloat16", "settings"),
-        ("batch_size", 1, "settings"),
-        ("max_new_tokens", 16, "settings"),
-        ("do_sample", True, "settings"),
+        ("decoding.base.max_new_tokens", 16, "settings"),
+        ("decoding.adapter.do_sample", True, "settings"),
+        ("decoding.adapter.num_beams", 4, "settings"),
+        ("decoding.base.repetition_penalty", 1.3, "settings"),
+        ("decoding.adapter.end_tokens", [2, 3], "settings"),
+        ("decoding", {}, "settings"),
+        ("batches", [], "batches"),
+        ("batches", [], "batching.base"),
+        ("batches.0.alone", True, "batches"),
+        ("batches.0.model", "adapter", "batches"),
+        ("batches.0.width", 99, "batches"),
+        ("batches.0.prompt_tokens.0", 7, "batches"),
+        ("batches.0.prompt_tokens", [7], "batches"),
+        ("batches.0.ids.0", "another", "batches"),
+        ("batches.0.seconds", 7.0, "batches"),
         ("items", 24, "settings"),
         ("adapter_load.tensors_equal", 41, "adapter_loaded"),
         ("adapter_load.tensors_in_file", 43, "adapter_loaded"),
@@ -180,7 +298,7 @@ def report(key: str, value: Any) -> Callable[[Any], None]:
     ],
 )
 def test_a_report_that_does_not_fit_is_found(key: str, value: Any, check: str) -> None:
-    assert f"evaluate.{check}" in failed(RUNG, edited(VIEW, RANK0, report(key, value)))
+    assert f"evaluate.{check}" in failed(RUNG, edited(VIEW, RANK0, report_key(key, value)))
 
 
 def test_an_adapter_that_does_nothing_fails() -> None:

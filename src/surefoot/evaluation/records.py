@@ -11,10 +11,11 @@ import hashlib
 import json
 import random
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
+from surefoot.benchmarks.device import Device
 from surefoot.errors import EvidenceError
 from surefoot.evaluation.scorers import score_text
 from surefoot.evidence import parse_json, parse_record
@@ -63,6 +64,34 @@ class BatchFailure(Record):
     error: str
 
 
+class Batch(Record):
+    """One call of ``generate`` that gave answers, as it was made: read off the tensors, not off the request."""
+
+    model: Model
+    alone: bool
+    """Of the sample that is answered again one item at a time."""
+    ids: tuple[str, ...] = Field(min_length=1)
+    prompt_tokens: tuple[Annotated[int, Field(ge=1)], ...]
+    """Tokens of each prompt without padding, in the order of `ids`."""
+    width: int = Field(ge=1)
+    """Tokens of each row with padding: the longest prompt's."""
+    seconds: float = Field(gt=0)
+    smallest_gap: float | None = Field(default=None, ge=0)
+    """Smallest (first - second) / |first| of the two highest logits over the answer's tokens. Measured where
+    an item is answered alone in less than float32; None elsewhere."""
+
+
+class Decoding(Record):
+    """The generation configuration that a model held after it had answered."""
+
+    do_sample: bool
+    num_beams: int = Field(ge=1)
+    max_new_tokens: int = Field(ge=1)
+    repetition_penalty: float
+    end_tokens: tuple[int, ...] = Field(min_length=1)
+    """Any of them ends an answer."""
+
+
 class EvaluationReport(Record):
     """What `surefoot.evaluation.run` says of itself (`data` of its rank report). Raw values only."""
 
@@ -76,16 +105,12 @@ class EvaluationReport(Record):
     base_digest: str
     """Tree digest of the base model's files as read."""
     adapter_digest: str
-    device: str
-    """``cpu`` or ``cuda``, where the tensors really were."""
-    device_name: str
-    device_id: str
-    """UUID of a GPU, ``cpu`` otherwise."""
+    device: Device
+    """Where the model's own tensors were."""
     dtype: str
     """Of the model's parameters, as loaded."""
-    batch_size: int = Field(ge=1)
-    max_new_tokens: int = Field(ge=1)
-    do_sample: bool
+    decoding: dict[Model, Decoding]
+    batches: tuple[Batch, ...]
     versions: dict[str, str]
     adapter_load: AdapterLoad
     probes: tuple[Probe, ...]

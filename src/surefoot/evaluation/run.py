@@ -15,6 +15,7 @@ import os
 import time
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -28,12 +29,15 @@ from peft import PeftModel, get_peft_model_state_dict
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from surefoot.benchmarks.device import Device
 from surefoot.errors import MachineryError, RequestError
-from surefoot.evaluation.generate import FailedBatch, Generated, Generator, answer_all
+from surefoot.evaluation.generate import Answers, FailedBatch, Generated, Generator, answer_all
 from surefoot.evaluation.records import (
     PROGRAM,
     AdapterLoad,
+    Batch,
     BatchFailure,
+    Decoding,
     EvaluationReport,
     Model,
     Probe,
@@ -44,6 +48,7 @@ from surefoot.evaluation.records import (
 from surefoot.evaluation.scorers import check_expected, score
 from surefoot.files import sha256_file, tree_digest, tree_files, write_atomic
 from surefoot.model.score import Answer, AnswersHeader, Outcome, Task
+from surefoot.node.group import device_facts, device_of
 from surefoot.node.rank import Rank
 
 # Evaluation reads data, renders prompts and ends its ranks as training does, through the same code.
@@ -61,7 +66,7 @@ def main(rank: Rank) -> None:
     transformers.utils.logging.disable_progress_bar()
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")  # peft's call, not ours
     asked = rank.request
-    device = pick_device(asked["device"], rank.local_rank)
+    device = pick_device(rank)
     tasks_folder, base_folder, adapter_folder = (Path(asked[name]) for name in ("tasks", "base", "adapter"))
     all_tasks = read_tasks(tasks_folder)
     refuse_unscorable(all_tasks)
@@ -75,7 +80,7 @@ def main(rank: Rank) -> None:
     model = AutoModelForCausalLM.from_pretrained(base_folder, dtype=DTYPES[asked["dtype"]]).to(device).eval()
     load_s = time.perf_counter() - started
 
-    base = Generator(model, tokenizer, asked["max_new_tokens"])
+    base = Generator.of(model, tokenizer, asked["max_new_tokens"], measure_gaps=asked["dtype"] != "float32")
     session = Session(rank, [all_tasks[i] for i in mine], base, digests["tasks"])
     sample = set(single_sample(len(all_tasks), asked["batch1_sample"], asked["seed"]))
     session.single = [k for k, i in enumerate(mine) if i in sample]
@@ -84,7 +89,7 @@ def main(rank: Rank) -> None:
     before = base.last_logits(session.prompts[:PROBES]) if mine else None
     tuned = PeftModel.from_pretrained(model, adapter_folder).to(device).eval()
     loaded = adapter_load(tuned, adapter_folder)
-    adapter = Generator(tuned, tokenizer, asked["max_new_tokens"])
+    adapter = replace(base, model=tuned)
     after = adapter.last_logits(session.prompts[:PROBES]) if mine else None
     session.answer("adapter", adapter, digests["adapter"])
 
@@ -95,10 +100,9 @@ def main(rank: Rank) -> None:
         items=len(mine),
         base_digest=digests["base"],
         adapter_digest=digests["adapter"],
-        **device_facts(tuned),
-        batch_size=asked["batch_size"],
-        max_new_tokens=asked["max_new_tokens"],
-        do_sample=bool(adapter.config.do_sample),
+        **weight_facts(tuned),
+        decoding=session.decoding,
+        batches=tuple(session.batches),
         versions={name: version(name) for name in ("torch", "transformers", "peft")},
         adapter_load=loaded,
         probes=() if before is None or after is None else session.probes(before, after),
@@ -133,6 +137,8 @@ class Session:
         self.single: list[int] = []
         """Positions, among this rank's items, of those that are answered again one at a time."""
         self.failures: list[BatchFailure] = []
+        self.batches: list[Batch] = []
+        self.decoding: dict[Model, Decoding] = {}
         self.answering_s: dict[Model, float] = {}
         self.files: dict[str, str] = {}
 
@@ -145,18 +151,34 @@ class Session:
             answer_all(generator, self.prompts[:batch_size], batch_size)
         done = 0 if name == "base" else len(self.tasks)
         started = time.perf_counter()
-        answers, failed = answer_all(
+        together = answer_all(
             generator,
             self.prompts,
             batch_size,
             lambda count: self.rank.progress(done + count, 2 * len(self.tasks), f"{name} answers"),
         )
         self.answering_s[name] = time.perf_counter() - started
-        self.failures += [_failure(name, batch) for batch in failed]
-        everything = range(len(self.tasks))
-        self._write(answers_file(name, self.rank.rank), name, model_digest, everything, answers)
-        alone, _ = answer_all(generator, [self.prompts[k] for k in self.single], 1)
-        self._write(answers_file(name, self.rank.rank, single=True), name, model_digest, self.single, alone)
+        self.failures += [_failure(name, batch) for batch in together.failed]
+        self._keep(name, range(len(self.tasks)), together, model_digest, alone=False)
+        alone = answer_all(generator, [self.prompts[k] for k in self.single], 1)
+        self._keep(name, self.single, alone, model_digest, alone=True)
+        self.decoding[name] = decoding_of(generator)
+
+    def _keep(self, name: Model, positions: Sequence[int], found: Answers, digest: str, *, alone: bool) -> None:
+        """Write these answers, and remember the calls that gave them. `positions`: among this rank's items."""
+        self._write(answers_file(name, self.rank.rank, single=alone), name, digest, positions, found.answers)
+        self.batches += [
+            Batch(
+                model=name,
+                alone=alone,
+                ids=tuple(self.tasks[positions[k]].id for k in batch),
+                prompt_tokens=call.prompt_tokens,
+                width=call.width,
+                seconds=call.seconds,
+                smallest_gap=call.smallest_gap if alone else None,
+            )
+            for batch, call in found.calls
+        ]
 
     def _write(
         self, file: str, name: Model, digest: str, positions: Sequence[int], answers: Sequence[Generated]
@@ -184,7 +206,7 @@ class Session:
         return Answer(
             id=task.id,
             category=task.category,
-            prompt_digest=self.digests[position],
+            prompt_digest=generated.prompt_digest or self.digests[position],
             expected=task.answer,
             answer=generated.text,
             outcome=outcome,
@@ -216,32 +238,38 @@ def _failure(name: Model, batch: FailedBatch) -> BatchFailure:
     return BatchFailure(model=name, items=batch.items, error=batch.error)
 
 
-def pick_device(kind: str, local_rank: int) -> torch.device:
-    """The device asked for. Raises MachineryError rather than fall back to another.
+def decoding_of(generator: Generator) -> Decoding:
+    """What the model holds after it has answered."""
+    held = generator.held_config
+    ends = held.eos_token_id
+    penalty = held.repetition_penalty
+    return Decoding(
+        do_sample=bool(held.do_sample),
+        num_beams=held.num_beams,
+        max_new_tokens=held.max_new_tokens,
+        repetition_penalty=1.0 if penalty is None else penalty,
+        end_tokens=tuple(ends) if isinstance(ends, list) else (ends,),
+    )
 
-    A scheduler that binds one GPU to each task leaves one visible device: index 0 for every rank.
-    """
-    if kind == "cpu":
-        return torch.device("cpu")
-    visible = torch.cuda.device_count()
-    if visible == 0:
+
+def pick_device(rank: Rank) -> torch.device:
+    """The device asked for. Raises MachineryError rather than fall back to another."""
+    try:
+        return device_of(rank)
+    except RuntimeError as error:
         raise MachineryError(
-            "cuda was asked for, and no CUDA device is visible to this rank",
-            next_action="see the node's driver (nvidia-smi) and that the scheduler grants GPUs to the job",
-        )
-    if visible > 1 and local_rank >= visible:
-        raise MachineryError(f"local rank {local_rank} has no GPU of its own: {visible} are visible")
-    return torch.device("cuda", 0 if visible == 1 else local_rank)
+            str(error),
+            next_action="see the node's driver (nvidia-smi) and that the scheduler grants a GPU to each rank",
+        ) from error
 
 
-def device_facts(model: Any) -> dict[str, str]:
+def weight_facts(model: Any) -> dict[str, Any]:
     """Where the model's own tensors are and of which type: facts, not what was asked for."""
     weight = next(p for name, p in model.named_parameters() if "lora_" not in name)
-    facts = {"device": weight.device.type, "dtype": str(weight.dtype).removeprefix("torch.")}
-    if weight.device.type == "cuda":
-        properties = torch.cuda.get_device_properties(weight.device)
-        return {**facts, "device_name": properties.name, "device_id": str(properties.uuid)}
-    return {**facts, "device_name": "cpu", "device_id": "cpu"}
+    return {
+        "device": Device.model_validate(device_facts(weight.device)),
+        "dtype": str(weight.dtype).removeprefix("torch."),
+    }
 
 
 def adapter_load(model: Any, folder: Path) -> AdapterLoad:

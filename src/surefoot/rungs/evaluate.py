@@ -18,6 +18,13 @@ from surefoot.rungs.evaluate_checks import all_checks
 from surefoot.rungs.evaluate_evidence import JOB, EvaluateFacts, need, read_evidence
 from surefoot.rungs.evaluate_view import fingerprint_facts, measurements, report_details, summary
 from surefoot.rungs.finetune import adapter_of
+from surefoot.rungs.threads import cpus_per_rank
+
+NEAR_TIE = {"float32": 0.0, "bfloat16": 2 * 8 * 2.0**-9}
+"""Dtype → relative distance of the two best logits up to which they count as tied: each of the two may be
+off by eight roundings of bfloat16, which are 2⁻⁹ of the value each. An allowance, not a bound."""
+LEAST_SAMPLE = 8
+"""Items below which no answer may differ: one of four is a quarter of nothing much."""
 
 
 class EvaluateRung(Rung[Evaluate, EvaluateFacts]):
@@ -65,8 +72,9 @@ class EvaluateRung(Rung[Evaluate, EvaluateFacts]):
             "max_new_tokens": recipe.max_new_tokens,
             "batch1_allowed_differences": allowed,
             "batch1_derivation": why,
+            "near_tie": NEAR_TIE[dtype],
         }
-        job = context.job(JOB, PROGRAM, request, where)
+        job = context.job(JOB, PROGRAM, request, where, cpus_per_rank=cpus_per_rank(context.cluster, where))
         return Asked(steps=(JobsStep(jobs=(job,)),), expect=expect)
 
     def read(self, view: View) -> EvaluateFacts:
@@ -91,11 +99,18 @@ def allowed_differences(dtype: str, sample: int) -> tuple[int, str]:
 
     float32 is exact enough that greedy decoding does not depend on the batch. bfloat16 has 8
     significant bits: two logits closer than that tie, and a kernel for another shape breaks the tie
-    the other way. A padding fault, which this check is there to find, changes most answers.
+    the other way. Each answer that differs must show such a tie. A padding fault, which this check is
+    there to find, changes most answers, tied or not: so the share is limited too, and a sample in
+    which a share means little allows none.
     """
     if dtype == "float32":
         return 0, "float32: batching must change nothing"
-    return -(-sample // 4), f"{dtype}: near-ties may fall the other way, at most a quarter of {sample}"
+    if sample < LEAST_SAMPLE:
+        return 0, f"{dtype}, but {sample} items are too few to tell a near-tie from a fault ({LEAST_SAMPLE} are not)"
+    return sample // 4, (
+        f"{dtype}: near-ties may fall the other way, at most a quarter of {sample}, each shown by two best logits "
+        f"within {NEAR_TIE[dtype]:.3g} of each other (2 logits × 8 roundings × 2⁻⁹)"
+    )
 
 
 RUNG: Rung[Any, Any] = EvaluateRung()

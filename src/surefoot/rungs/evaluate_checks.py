@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 
-from surefoot.evaluation.records import MODELS, Model, rescored, single_sample
-from surefoot.model.check import Check, Evidence, Value
-from surefoot.model.score import Answer, Outcome, Task
+from surefoot.benchmarks.device import device_problems
+from surefoot.evaluation.records import MODELS, Model, rescored
+from surefoot.model.check import Check, Evidence
+from surefoot.model.score import Answer
 from surefoot.model.status import Status
 from surefoot.rungs.base import View
-from surefoot.rungs.evaluate_evidence import JOB, TASKS, EvaluateFacts, answer_name, item_ref
-
-_AGAIN = "run this rung again (--resume RUN)"
-_COMMON = ("id", "category", "expected", "scorer")
+from surefoot.rungs.evaluate_batching import batches, batching
+from surefoot.rungs.evaluate_common import answer_refs, as_declared, check, is_error, rank_refs
+from surefoot.rungs.evaluate_evidence import TASKS, EvaluateFacts, item_ref
 
 
 def all_checks(facts: EvaluateFacts, view: View) -> Iterator[Check]:
@@ -31,45 +31,9 @@ def all_checks(facts: EvaluateFacts, view: View) -> Iterator[Check]:
         yield _timed(facts, view, model)
     yield _adapter_loaded(facts, view)
     yield _adapter_acts(facts, view)
+    yield batches(facts, view)
     for model in MODELS:
-        yield _batching(facts, view, model)
-
-
-def _check(
-    identifier: str,
-    claim: str,
-    problems: list[str],
-    refs: tuple[Evidence, ...],
-    *,
-    otherwise: Status,
-    expected: Value = None,
-    actual: Value = None,
-    unit: str = "",
-    derivation: str = "",
-    next_action: str = _AGAIN,
-) -> Check:
-    """PASSED when there is no problem, else `otherwise`, with the first problems in words."""
-    more = f" and {len(problems) - 3} more" if len(problems) > 3 else ""
-    return Check(
-        id=f"evaluate.{identifier}",
-        claim=claim,
-        status=otherwise if problems else Status.PASSED,
-        expected=expected,
-        actual="; ".join(problems[:3]) + more if problems else actual,
-        unit=unit,
-        evidence=refs,
-        derivation=derivation,
-        next_action=next_action if problems else "",
-    )
-
-
-def _rank_refs(facts: EvaluateFacts, view: View) -> tuple[Evidence, ...]:
-    return tuple(view.evidence.ref(view.evidence.rank_file(JOB, rank)) for rank in range(len(facts.ranks)))
-
-
-def _answer_refs(facts: EvaluateFacts, view: View, model: Model, *, single: bool = False) -> tuple[Evidence, ...]:
-    ranks = range(len(facts.ranks))
-    return tuple(view.evidence.ref(answer_name(model, rank, single=single)) for rank in ranks)
+        yield batching(facts, view, model)
 
 
 def _prompt_set(facts: EvaluateFacts, view: View) -> Check:
@@ -86,11 +50,11 @@ def _prompt_set(facts: EvaluateFacts, view: View) -> Check:
         for sort, header in (("", facts.answers[model].header), (" (alone)", facts.single[model].header)):
             if header.prompt_set_digest != asked:
                 problems.append(f"{model}'s answers{sort} are to prompt set {header.prompt_set_digest[:16]}")
-    return _check(
+    return check(
         "prompt_set",
         "every rank was asked the prompt set that the cache rung staged",
         problems,
-        (view.evidence.ref(TASKS), *_rank_refs(facts, view)),
+        (view.evidence.ref(TASKS), *rank_refs(facts, view)),
         otherwise=Status.INCONCLUSIVE,
         expected=f"{wanted} prompts, {asked[:16]}",
         actual=f"{len(facts.tasks)} prompts, {facts.tasks_digest[:16]}",
@@ -104,11 +68,11 @@ def _identity(facts: EvaluateFacts, view: View, model: Model, rung: str, what: s
     found += [("the answers are of", facts.answers[model].header.model_digest)]
     found += [("the answers given alone are of", facts.single[model].header.model_digest)]
     problems = [f"{who} {digest[:16]}" for who, digest in found if digest != wanted]
-    return _check(
+    return check(
         f"{model}_identity",
         f"the {model} that answered is {what}",
         problems,
-        _rank_refs(facts, view),
+        rank_refs(facts, view),
         otherwise=Status.FAILED,
         expected=wanted[:16],
         actual=wanted[:16],
@@ -118,58 +82,50 @@ def _identity(facts: EvaluateFacts, view: View, model: Model, rung: str, what: s
 
 
 def _settings(facts: EvaluateFacts, view: View) -> Check:
-    problems = []
-    devices: dict[tuple[str, str], int] = {}
-    for rank, (account, report) in enumerate(zip(facts.ranks, facts.reports, strict=True)):
-        for key in ("device", "dtype", "batch_size", "max_new_tokens"):
-            found, wanted = getattr(report, key), view.expect[key]
-            if found != wanted:
-                problems.append(f"rank {rank}: {key} {found}, asked for was {wanted}")
-        if report.do_sample:
-            problems.append(f"rank {rank} sampled its answers")
+    """Where and how the models answered, by what the ranks found on the models, not by what they were asked."""
+    expect = view.expect
+    ranks = list(zip(facts.ranks, facts.reports, strict=True))
+    devices = [(f"rank {a.rank} on {a.host}", a.host, a.local_rank, report.device) for a, report in ranks]
+    problems = device_problems(devices, expect["device"])
+    greedy = {"do_sample": False, "num_beams": 1, "repetition_penalty": 1.0, "max_new_tokens": expect["max_new_tokens"]}
+    ends = {decoding.end_tokens for report in facts.reports for decoding in report.decoding.values()}
+    for rank, report in enumerate(facts.reports):
+        if report.dtype != expect["dtype"]:
+            problems.append(f"rank {rank}: dtype {report.dtype}, asked for was {expect['dtype']}")
+        for model in MODELS:
+            held = report.decoding.get(model)
+            problems += [
+                f"rank {rank}: the {model} answered with {key} {getattr(held, key, 'unknown')}, asked for was {wanted}"
+                for key, wanted in greedy.items()
+                if getattr(held, key, None) != wanted
+            ]
         share = len(range(rank, len(facts.tasks), len(facts.ranks)))
         if report.items != share:
             problems.append(f"rank {rank} says that it had {report.items} items, its share is {share}")
-        if report.device == "cuda":
-            other = devices.setdefault((account.host, report.device_id), rank)
-            if other != rank:
-                problems.append(f"ranks {other} and {rank} shared one GPU of {account.host}")
-    expect = view.expect
-    words = f"{expect['device']}, {expect['dtype']}, greedy, ≤ {expect['max_new_tokens']} tokens, batches of {expect['batch_size']}"
-    return _check(
+    if len(ends) != 1:
+        problems.append(f"models or ranks ended answers at different tokens: {sorted(ends)}")
+    words = f"{expect['device']}, {expect['dtype']}, greedy, ≤ {expect['max_new_tokens']} tokens"
+    return check(
         "settings",
         "the models answered where and how they were asked to",
         problems,
-        _rank_refs(facts, view),
+        rank_refs(facts, view),
         otherwise=Status.FAILED,
         expected=words,
         actual=words,
+        derivation="read off the models after they had answered: device and type of their tensors, the generation "
+        f"configuration that they held; answers end at token {', '.join(map(str, min(ends, default=())))}",
         next_action="see the ranks' reports: a silent fallback measures something else than was asked",
     )
 
 
-def _as_declared(answers: tuple[Answer, ...], tasks: list[Task], what: str) -> list[str]:
-    """How these answers differ from one answer per task in order; empty when they do not."""
-    problems = []
-    if len(answers) != len(tasks):
-        problems.append(f"{what}: {len(answers)} answers to {len(tasks)} tasks")
-    for answer, task in zip(answers, tasks, strict=False):
-        declared = {"id": task.id, "category": task.category, "expected": task.answer, "scorer": task.scorer}
-        problems += [
-            f"{what}, task {task.id}: {key} is {getattr(answer, key)!r}, declared is {declared[key]!r}"
-            for key in _COMMON
-            if getattr(answer, key) != declared[key]
-        ]
-    return problems
-
-
 def _coverage(facts: EvaluateFacts, view: View, model: Model) -> Check:
     answers = facts.answers[model].answers
-    return _check(
+    return check(
         f"coverage.{model}",
         f"the {model} answered every task of the declared set, once each",
-        _as_declared(answers, list(facts.tasks), model),
-        (view.evidence.ref(TASKS), *_answer_refs(facts, view, model)),
+        as_declared(answers, list(facts.tasks), model),
+        (view.evidence.ref(TASKS), *answer_refs(facts, view, model)),
         otherwise=Status.INCONCLUSIVE,
         expected=view.expect["tasks"],
         actual=len(answers),
@@ -192,11 +148,11 @@ def _same_prompts(facts: EvaluateFacts, view: View) -> Check:
     for model in MODELS:
         unlike = [a.id for a in facts.single[model].answers if known.get(a.id) != a.prompt_digest]
         words += [f"{name}: alone, the {model} was given other token ids" for name in unlike]
-    return _check(
+    return check(
         "same_prompts",
         "base and adapter were given identical token ids, item by item",
         words,
-        tuple(ref for model in MODELS for ref in _answer_refs(facts, view, model)),
+        tuple(ref for model in MODELS for ref in answer_refs(facts, view, model)),
         otherwise=Status.INCONCLUSIVE,
         expected=len(facts.tasks),
         actual=len(pairs),
@@ -213,23 +169,19 @@ def _item_refs(facts: EvaluateFacts, view: View, model: Model, bad: Callable[[An
         for i, answer in enumerate(answers)
         if bad(answer)
     )
-    return lines[:5] or _answer_refs(facts, view, model)
-
-
-def _is_error(answer: Answer) -> bool:
-    return answer.outcome is Outcome.ERROR or bool(answer.error)
+    return lines[:5] or answer_refs(facts, view, model)
 
 
 def _no_errors(facts: EvaluateFacts, view: View, model: Model) -> Check:
     both = (*facts.answers[model].answers, *facts.single[model].answers)
-    problems = [f"{a.id}: {a.error or 'error without a text'}" for a in both if _is_error(a)]
+    problems = [f"{a.id}: {a.error or 'error without a text'}" for a in both if is_error(a)]
     apart = [f for report in facts.reports for f in report.batch_failures if f.model == model]
     note = "" if not apart else f"{len(apart)} batches did not fit as one and were taken apart: {apart[0].error[:120]}"
-    return _check(
+    return check(
         f"no_errors.{model}",
         f"no answer of the {model} was lost to the machinery",
         problems,
-        _item_refs(facts, view, model, _is_error),
+        _item_refs(facts, view, model, is_error),
         otherwise=Status.ERROR,
         expected=0,
         actual=0,
@@ -248,7 +200,7 @@ def _scores(facts: EvaluateFacts, view: View, model: Model) -> Check:
     answers = (*facts.answers[model].answers, *facts.single[model].answers)
     problems = [f"{a.id}: {rescored(a, limit)}" for a in answers if differs(a)]
     problems += [f"{a.id}: {a.new_tokens} tokens, the limit is {limit}" for a in answers if a.new_tokens > limit]
-    return _check(
+    return check(
         f"scores.{model}",
         f"every recorded score of the {model} follows from its verbatim answer",
         problems,
@@ -264,7 +216,7 @@ def _scores(facts: EvaluateFacts, view: View, model: Model) -> Check:
 def _timed(facts: EvaluateFacts, view: View, model: Model) -> Check:
     """Latencies are there, and fit into the time that the ranks took."""
     answers, width = facts.answers[model].answers, len(facts.ranks)
-    problems = [f"{a.id} has no latency" for a in answers if a.latency_s <= 0 and not _is_error(a)]
+    problems = [f"{a.id} has no latency" for a in answers if a.latency_s <= 0 and not is_error(a)]
     for rank, (account, report) in enumerate(zip(facts.ranks, facts.reports, strict=True)):
         share = answers[rank::width]
         total = math.fsum(a.latency_s for a in share)
@@ -276,11 +228,11 @@ def _timed(facts: EvaluateFacts, view: View, model: Model) -> Check:
         if sum(report.answering_s.values()) > account.ended_at - account.started_at:
             problems.append(f"rank {rank} says that it answered for longer than it ran")
     mean = math.fsum(a.latency_s for a in answers) / len(answers) if answers else None
-    return _check(
+    return check(
         f"timed.{model}",
         f"the latency of every answer of the {model} was measured",
         problems,
-        (*_answer_refs(facts, view, model), *_rank_refs(facts, view)),
+        (*answer_refs(facts, view, model), *rank_refs(facts, view)),
         otherwise=Status.INCONCLUSIVE,
         expected="every latency > 0, and their sum within the ranks' time",
         actual=mean,
@@ -297,11 +249,11 @@ def _adapter_loaded(facts: EvaluateFacts, view: View) -> Check:
                 f"rank {rank}: {load.tensors_in_file} tensors in the file, {load.tensors_in_model} in the model, "
                 f"{load.tensors_equal} equal"
             )
-    return _check(
+    return check(
         "adapter_loaded",
         "every tensor of the adapter's file is in the model, bit for bit",
         problems,
-        _rank_refs(facts, view),
+        rank_refs(facts, view),
         otherwise=Status.FAILED,
         expected=facts.reports[0].adapter_load.tensors_in_file,
         actual=facts.reports[0].adapter_load.tensors_equal,
@@ -331,42 +283,15 @@ def _adapter_acts(facts: EvaluateFacts, view: View) -> Check:
     inert = [] if largest else ["base and adapter give identical logits: the adapter does nothing"]
     problems = broken or inert
     note = f"{same} of {len(facts.tasks)} answers are word for word the base's"
-    return _check(
+    return check(
         "adapter_acts",
         "the adapter was applied: it changes the model's logits",
         problems,
-        _rank_refs(facts, view),
+        rank_refs(facts, view),
         otherwise=Status.INCONCLUSIVE if broken or largest is None else Status.FAILED,
         expected="largest |Δ logit| > 0",
         actual=largest,
         unit="logit",
         derivation=note,
         next_action="an adapter whose B matrices are all 0 never learned: see the fine-tune's loss and learning rate",
-    )
-
-
-def _batching(facts: EvaluateFacts, view: View, model: Model) -> Check:
-    """A seeded sample, answered again one at a time, gives the same words."""
-    expect = view.expect
-    positions = single_sample(len(facts.tasks), expect["batch1_sample"], expect["seed"])
-    width = len(facts.ranks)
-    order = [i for rank in range(width) for i in positions if i % width == rank]
-    alone = facts.single[model].answers
-    missing = _as_declared(alone, [facts.tasks[i] for i in order], f"{model} alone")
-    if not positions:
-        missing.append("no item was answered alone (batch1_sample: 0 in the ladder)")
-    batched = {answer.id: answer.answer for answer in facts.answers[model].answers}
-    differing = [answer for answer in alone if batched.get(answer.id) != answer.answer]
-    allowed = expect["batch1_allowed_differences"]
-    words = [f"{a.id}: batched {batched.get(a.id, '')[:60]!r}, alone {a.answer[:60]!r}" for a in differing]
-    return _check(
-        f"batching.{model}",
-        f"batching does not change what the {model} answers",
-        missing or (words if len(differing) > allowed else []),
-        (*_answer_refs(facts, view, model, single=True), *_answer_refs(facts, view, model)),
-        otherwise=Status.INCONCLUSIVE if missing else Status.FAILED,
-        expected=f"≤ {allowed} of {len(positions)} differ",
-        actual=f"{len(differing)} of {len(positions)} differ",
-        derivation=expect["batch1_derivation"],
-        next_action="padding or attention mask is at fault: evaluate with batch_size 1, and report the model",
     )

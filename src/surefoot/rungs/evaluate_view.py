@@ -98,9 +98,9 @@ def fingerprint_facts(facts: EvaluateFacts) -> dict[str, str]:
     first = facts.reports[0]
     return {
         **first.versions,
-        "device": first.device_name,
+        "device": first.device.name or first.device.kind,
         "dtype": first.dtype,
-        "batch_size": str(first.batch_size),
+        "batch_size": str(max((len(b.ids) for r in facts.reports for b in r.batches if not b.alone), default=0)),
         "world_size": str(len(facts.ranks)),
         "prompt_set": facts.tasks_digest,
     }
