@@ -62,18 +62,72 @@ def test_too_little_of_something_fails(good: View, group: dict[str, Any], check:
 
 def test_a_missing_gpu_and_driver_fail(good: View) -> None:
     view = fact(fact(good, "driver", None), "torch_gpus", [])
-    missing = {"precheck.node0.gpus", "precheck.node0.driver_loaded", "precheck.node0.gpu_model"}
+    missing = {
+        "precheck.node0.gpus_agree",
+        "precheck.node0.gpus",
+        "precheck.node0.driver_loaded",
+        "precheck.node0.gpu_model",
+    }
     assert failed(RUNG, declared(view, {"gpus_per_node": 1, "gpu_model": "GB10"})) == missing
 
 
 def test_seven_of_eight_gpus_fail_and_eight_pass(good: View) -> None:
-    gpus = [{"name": "NVIDIA H200", "uuid": str(i), "memory_bytes": 1} for i in range(8)]
     asked = {"gpus_per_node": 8, "gpu_model": "H200"}
-    view = fact(good, "driver", "580.95.05")
-    assert failed(RUNG, declared(fact(view, "torch_gpus", gpus), asked)) == set()
-    assert failed(RUNG, declared(fact(view, "torch_gpus", gpus[:7]), asked)) == {"precheck.node0.gpus"}
-    twice = [*gpus[:7], gpus[0]]
-    assert failed(RUNG, declared(fact(view, "torch_gpus", twice), asked)) == {"precheck.node0.gpus"}
+    bad = {"precheck.node0.gpus", "precheck.node0.gpus_agree"}
+    assert failed(RUNG, declared(with_gpus(good), asked)) == set()
+    assert failed(RUNG, declared(with_gpus(good, torch=7), asked)) == bad
+    twice = [*H200[:7], H200[0]]
+    assert failed(RUNG, declared(fact(with_gpus(good), "torch_gpus", twice), asked)) == bad
+
+
+H200 = [{"name": "NVIDIA H200", "uuid": str(i), "memory_bytes": 1} for i in range(8)]
+
+
+def with_gpus(view: View, pci: int = 8, smi: int = 8, torch: int = 8) -> View:
+    """The evidence of a node with GPUs: so many on the bus, with the driver, with PyTorch."""
+    listed = [
+        {"index": i, "name": "NVIDIA H200", "uuid": f"GPU-{i}", "pci_bus_id": str(i), "memory_mib": 143771}
+        for i in range(smi)
+    ]
+    view = fact(fact(view, "driver", "580.95.05"), "pci_gpus", pci)
+    return fact(fact(view, "gpus", listed), "torch_gpus", H200[:torch])
+
+
+@pytest.mark.parametrize(
+    ("seen", "declared_gpus"),
+    [
+        ({"smi": 0, "torch": 0}, 0),  # a dead driver, and a cluster file that says nothing of GPUs
+        ({"pci": 8, "smi": 7, "torch": 7}, 7),  # one failed, and seven were declared or detected
+        ({"pci": 8, "smi": 8, "torch": 7}, 7),
+        ({"pci": 8, "smi": 8, "torch": 8}, 7),
+        ({"pci": 0, "smi": 0, "torch": 0}, 8),
+    ],
+)
+def test_a_gpu_that_only_one_witness_knows_fails(good: View, seen: dict[str, int], declared_gpus: int) -> None:
+    view = declared(with_gpus(good, **seen), {"gpus_per_node": declared_gpus})
+    assert "precheck.node0.gpus_agree" in failed(RUNG, view)
+
+
+def test_a_part_of_the_gpus_passes_where_the_cluster_file_says_so(good: View) -> None:
+    part = {"gpus_per_node": 2, "gpus_on_bus": 8}
+    assert failed(RUNG, declared(with_gpus(good, smi=2, torch=2), part)) == set()
+    assert failed(RUNG, declared(with_gpus(good, pci=7, smi=2, torch=2), part)) == {"precheck.node0.gpus_agree"}
+    cpu = {"gpus_per_node": 0, "gpus_on_bus": 8}
+    assert failed(RUNG, declared(with_gpus(good, smi=0, torch=0), cpu)) == set()
+
+
+def test_witnesses_that_cannot_be_read_are_left_out_and_none_at_all_is_inconclusive(good: View) -> None:
+    asked = {"gpus_per_node": 8}
+    view = fact(fact(with_gpus(good), "pci_gpus", None, "no /sys"), "gpus", None, "no nvidia-smi")
+    assert failed(RUNG, declared(view, asked)) == set()
+    blind = fact(fact(fact(good, "torch_gpus", None, "no torch"), "pci_gpus", None, "no /sys"), "gpus", None, "none")
+    (check,) = (c for c in judged(RUNG, blind).checks if c.id == "precheck.node0.gpus_agree")
+    assert check.status is Status.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("name", ["pci_gpus", "gpus", "torch_gpus"])
+def test_a_count_without_value_and_reason_proves_nothing(good: View, name: str) -> None:
+    assert status_of(RUNG, fact(good, name, None)) is Status.INCONCLUSIVE
 
 
 @pytest.mark.parametrize(

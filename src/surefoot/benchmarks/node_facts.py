@@ -65,18 +65,35 @@ class TorchGpu(Record):
     memory_bytes: int = Field(gt=0)
 
 
-class SmiGpus(Record):
-    """GPUs that nvidia-smi lists; empty where there is no nvidia-smi."""
+class _Known(Record):
+    """A fact that has a value, or a reason why it has none."""
 
-    value: tuple[SmiGpu, ...] | None
+    value: object
     unknown: str | None = None
 
+    @model_validator(mode="after")
+    def _value_or_reason(self) -> Self:
+        if (self.value is None) != bool(self.unknown):
+            raise ValueError("a fact has a value, or a reason why it has none")
+        return self
 
-class TorchGpus(Record):
+
+class SmiGpus(_Known):
+    """GPUs that nvidia-smi lists; unknown where it is not there or fails."""
+
+    value: tuple[SmiGpu, ...] | None
+
+
+class TorchGpus(_Known):
     """GPUs that PyTorch can use."""
 
     value: tuple[TorchGpu, ...] | None
-    unknown: str | None = None
+
+
+class GpuCount(_Known):
+    """NVIDIA GPUs on the PCI bus, whether or not a driver works."""
+
+    value: int | None = Field(ge=0)
 
 
 class NodeFacts(Record):
@@ -96,6 +113,7 @@ class NodeFacts(Record):
     os: TextFact
     python: TextFact
     driver: TextFact
+    pci_gpus: GpuCount
     gpus: SmiGpus
     memlock: LimitFact
     nofile: LimitFact

@@ -2,37 +2,81 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 from surefoot.engine.package import Package, build
-from surefoot.errors import RequestError
+from surefoot.errors import MachineryError, RequestError
 from surefoot.files import sha256_file
 from surefoot.model.cluster import Cluster
 from surefoot.model.ladder import Ladder
 from surefoot.model.policy import Policy
 from surefoot.model.recipe import Recipe
 from surefoot.model.run import RunInputs
+from surefoot.node.pci import DEVICES, gpus_on_bus
 from surefoot.paths import usable_root
 
+DRIVER = Path("/proc/driver/nvidia/gpus")
+"""One folder for each GPU, while NVIDIA's driver is loaded."""
 
-def detect_gpus() -> int:
-    """NVIDIA GPUs of this machine, as its driver lists them. 0 where there is no driver."""
-    listed = Path("/proc/driver/nvidia/gpus")
-    if listed.is_dir():
-        return sum(1 for entry in listed.iterdir() if entry.is_dir())
+
+def detect_gpus(
+    declared_on_bus: int | None = None, *, devices: Path = DEVICES, driver: Path = DRIVER, smi: str = "nvidia-smi"
+) -> int:
+    """NVIDIA GPUs of this machine, as its driver lists them; 0 only where the PCI bus has none either.
+
+    Two witnesses must agree, so that a dead driver is no machine without GPUs. `declared_on_bus`:
+    GPUs that the cluster file says are on the bus, where the driver is meant to have fewer. Raises
+    MachineryError where the number is not known or the witnesses contradict.
+    """
     try:
-        answer = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired):
+        on_bus = len(gpus_on_bus(devices))
+    except OSError as error:
+        raise _unknown(f"the PCI bus cannot be read: {error}") from error
+    found = sum(1 for entry in driver.iterdir() if entry.is_dir()) if driver.is_dir() else _smi_gpus(smi)
+    if found is None:
+        if on_bus:
+            raise _unknown(f"{_gpus(on_bus)} on the PCI bus, and no NVIDIA driver is loaded", on_bus)
         return 0
+    if on_bus not in (found, declared_on_bus):
+        raise _unknown(f"{_gpus(on_bus)} on the PCI bus, {found} with the driver", on_bus)
+    return found
+
+
+def _smi_gpus(smi: str) -> int | None:
+    """GPUs that nvidia-smi lists; None where there is no nvidia-smi. Raises MachineryError where it fails."""
+    if shutil.which(smi) is None:
+        return None
+    try:
+        answer = subprocess.run([smi, "-L"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise _unknown(f"nvidia-smi does not answer: {error}") from error
+    if answer.returncode != 0:
+        said = (answer.stdout + answer.stderr).strip().splitlines()
+        raise _unknown(f"nvidia-smi ends with {answer.returncode}: {said[0] if said else 'no output'}")
     return sum(line.startswith("GPU ") for line in answer.stdout.splitlines())
+
+
+def _gpus(count: int) -> str:
+    return f"{count} NVIDIA GPU{'s' if count > 1 else ''}"
+
+
+def _unknown(why: str, on_bus: int | None = None) -> MachineryError:
+    bus = "the number on the bus" if on_bus is None else on_bus
+    return MachineryError(
+        f"how many GPUs this machine has is not known: {why}",
+        next_action="see nvidia-smi and dmesg, and mend the driver. To climb without these GPUs all the same, "
+        f"write gpus_per_node: (the number to use, 0 for the CPU) and gpus_on_bus: {bus} in a cluster file",
+    )
 
 
 def resolve_cluster(cluster: Cluster, *, root: str | None) -> Cluster:
     """The cluster with an absolute root, a known interpreter and counted GPUs.
 
-    Raises RequestError where a remote cluster leaves something to detection.
+    Raises RequestError where a remote cluster leaves something to detection, MachineryError where
+    this machine's GPUs cannot be counted.
     """
     local = cluster.connection.kind == "local"
     given = root or cluster.root
@@ -47,7 +91,7 @@ def resolve_cluster(cluster: Cluster, *, root: str | None) -> Cluster:
                     f"cluster {cluster.name!r}: gpus_per_node: detect works on this machine only",
                     next_action=f"write the number of GPUs of each node of group {group.name!r}",
                 )
-            gpus = detect_gpus()
+            gpus = detect_gpus(group.gpus_on_bus)
         groups.append(group.model_copy(update={"gpus_per_node": gpus}))
     return cluster.model_copy(
         update={

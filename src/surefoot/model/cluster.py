@@ -29,6 +29,9 @@ class NodeGroup(Record):
     """Slurm hostlist (``gpu[01-32]``); empty where the scheduler knows them."""
     gpus_per_node: Annotated[int, Field(ge=0)] | Literal["detect"] = 0
     """``detect``: what the operating system of this machine reports (local clusters only)."""
+    gpus_on_bus: Annotated[int, Field(ge=0)] | None = None
+    """GPUs on each node's PCI bus; None: as many as `gpus_per_node`. Where jobs are meant to see only
+    a part of them, or a GPU that is no PCI device."""
     gpu_model: str = ""
     """Substring of the driver's own name for it (``GB10``, ``H200``)."""
     min_cpus: int = Field(default=1, ge=1)

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from surefoot.node.pci import gpus_on_bus
 from surefoot.node.rank import Rank
 
 Fact = dict[str, Any]
@@ -99,9 +100,9 @@ def driver() -> str | None:
 
 
 def smi_gpus() -> list[dict[str, Any]]:
-    """GPUs as nvidia-smi lists them; empty when nvidia-smi is not there."""
+    """GPUs as nvidia-smi lists them. Raises LookupError when it is not there, CalledProcessError when it fails."""
     if shutil.which("nvidia-smi") is None:
-        return []
+        raise LookupError("nvidia-smi is not there")
     fields = ("index", "name", "uuid", "pci.bus_id", "memory.total")
     command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
     output = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
@@ -167,6 +168,7 @@ def facts(root: str) -> dict[str, Fact]:
         "os": fact(os_name),
         "python": fact(platform.python_version),
         "driver": fact(driver),
+        "pci_gpus": fact(lambda: len(gpus_on_bus())),
         "gpus": fact(smi_gpus),
         "memlock": fact(lambda: limit(resource.RLIMIT_MEMLOCK)),
         "nofile": fact(lambda: limit(resource.RLIMIT_NOFILE)),

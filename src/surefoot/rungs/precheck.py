@@ -171,7 +171,9 @@ def _node_checks(node: Node, cluster: Cluster, view: View) -> list[Check]:
         checks.append(_version(node, view, "cuda", facts.cuda, _Wanted(software.cuda, same, "")))
     if software.nccl:
         checks.append(_version(node, view, "nccl", facts.nccl, _Wanted(software.nccl, same, "")))
-    if isinstance(group.gpus_per_node, int) and group.gpus_per_node > 0:
+    assert isinstance(group.gpus_per_node, int), "detection is resolved before a run is recorded"
+    checks.append(_gpus_agree(node, group.gpus_per_node, view))
+    if group.gpus_per_node > 0:
         checks += _gpu_checks(node, group.gpus_per_node, view)
     return checks
 
@@ -248,6 +250,50 @@ def _version(node: Node, view: View, name: str, fact: TextFact, wanted: _Wanted)
         evidence=(reference,),
         derivation=f"software.{name} of the cluster file",
         next_action=f"install {name} {wanted.shown} there, or correct software.{name} after accepting the change",
+    )
+
+
+def _gpus_agree(node: Node, wanted: int, view: View) -> Check:
+    """What the PCI bus has, what the driver lists and what PyTorch can use is what is declared.
+
+    A GPU that only the bus knows has a dead driver or has failed: a node is not judged without it
+    by accident. Witnesses that cannot be read are left out; their reasons stand in the evidence.
+    """
+    facts, group = node.facts, node.group
+    part = group.gpus_on_bus is not None  # the cluster file says that jobs see a part of them
+    on_bus = group.gpus_on_bus if group.gpus_on_bus is not None else wanted
+    seen = {
+        "PCI bus": facts.pci_gpus.value,
+        "nvidia-smi": None if facts.gpus.value is None else len({gpu.uuid for gpu in facts.gpus.value}),
+        "PyTorch": None if facts.torch_gpus.value is None else len({gpu.uuid for gpu in facts.torch_gpus.value}),
+    }
+    known = {name: count for name, count in seen.items() if count is not None}
+    wrong = [
+        f"{name} has {count}"
+        for name, count in known.items()
+        if (count != on_bus if name == "PCI bus" else count < wanted if part else count != wanted)
+    ]
+    shown = ", ".join(f"{name} {'unknown' if count is None else count}" for name, count in seen.items())
+    identifier = f"precheck.node{node.said.rank}.gpus_agree"
+    claim = f"PCI bus, driver and PyTorch of {node.said.report.host} agree on its {on_bus} NVIDIA GPU(s)"
+    reference = view.evidence.ref(node.said.file, text=shown)
+    if not known:
+        return unproved(
+            identifier, claim, expected=wanted, actual=shown, evidence=(reference,),
+            next_action="find out on the node why neither /sys/bus/pci, nvidia-smi nor PyTorch can be asked",
+        )  # fmt: skip
+    return decide(
+        identifier,
+        claim,
+        not wrong,
+        expected=wanted if on_bus == wanted else f"{on_bus} on the bus, {wanted} or more for jobs",
+        actual="; ".join(wrong) or shown,
+        unit="GPUs",
+        evidence=(reference,),
+        derivation=f"node_groups.{group.name}.gpus_per_node of the cluster file"
+        + (", gpus_on_bus where jobs see a part" if part else ""),
+        next_action=f"on {node.said.report.host}: nvidia-smi, dmesg | grep -i -e nvrm -e xid; a driver that does not "
+        "load, or a GPU that failed. Where jobs are meant to see fewer, say so with gpus_on_bus in the cluster file",
     )
 
 
