@@ -9,7 +9,9 @@ import pytest
 
 import recorded
 import staged_run
+from surefoot.engine.inputs import changed, configuration_digests
 from surefoot.errors import EvidenceError, RequestError
+from surefoot.files import sha256_file
 from surefoot.model.status import Status
 from surefoot.rungs.cache import staged_assets
 
@@ -126,6 +128,25 @@ def _overlapping(folder: Path, overlap: str) -> recorded.Recorded:
             overlap=overlap,
         ),
     )
+
+
+def test_data_that_was_edited_after_the_run_was_started_is_not_what_was_staged(tmp_path: Path) -> None:
+    run = _overlapping(tmp_path, "drop")
+    digests = {
+        name: sha256_file(tmp_path / file) for name, file in (("train", "train.jsonl"), ("evaluate", "test.jsonl"))
+    }
+    run.inputs = run.inputs.model_copy(update={"source_digests": digests})
+    assert run.failed() == set()
+    assert {"cache.train.source", "cache.evaluate.source"} <= {c.id for c in run.judge().checks}
+    run.inputs = run.inputs.model_copy(update={"source_digests": {**digests, "train": OTHER}})
+    assert run.failed() == {"cache.train.source"}
+
+
+def test_edited_data_makes_the_cache_stale_and_nothing_below_it(tmp_path: Path) -> None:
+    run = _overlapping(tmp_path, "drop")
+    edited = run.inputs.model_copy(update={"source_digests": {"train": OTHER}})
+    before, after = (configuration_digests(run.rung, run.spec, inputs) for inputs in (run.inputs, edited))
+    assert changed(before, after) == ["sources"]
 
 
 def test_overlap_is_refused_unless_the_recipe_drops_it_and_then_it_is_named(tmp_path: Path) -> None:

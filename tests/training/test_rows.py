@@ -18,7 +18,7 @@ OWN = {"id": "a", "category": "closed_qa", "prompt": "Who?", "answer": "Ada"}
 
 def tasks(path: Path, **source: Any) -> list[Task]:
     asked = TaskSource(source=f"path:{path}", **source)
-    return tasks_of(read_rows(path, asked.format), asked, name=str(path))
+    return tasks_of(read_rows(path, asked.format)[0], asked, name=str(path))
 
 
 def write(folder: Path, name: str, text: str) -> Path:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from surefoot.errors import EvidenceError, MachineryError, RequestError
-from surefoot.files import tree_digest, tree_files
+from surefoot.files import sha256_file, tree_digest, tree_files
 from surefoot.model.recipe import TaskSource
 from surefoot.training import models
 from surefoot.training.shipped_demo import FOLDER, builtin_digest
@@ -145,6 +145,25 @@ def test_a_hub_model_without_a_way_to_the_hub_says_so(tmp_path: Path, monkeypatc
     assert "path:FOLDER" in caught.value.next_action
     with pytest.raises(RequestError):
         models.download_model("not a name", tmp_path)
+
+
+def test_the_digest_is_of_the_bytes_that_the_rows_were_read_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "d.jsonl"
+    row = '{"id": "a", "category": "c", "prompt": "p", "answer": "%s"}\n'
+    file.write_text(row % "old")
+    wanted = tree_digest({"tasks.jsonl": sha256_file(file)})
+    read = Path.read_bytes
+
+    def read_then_edited(self: Path) -> bytes:
+        content = read(self)
+        file.write_text(row % "new")
+        return content
+
+    monkeypatch.setattr(Path, "read_bytes", read_then_edited)
+    tasks, digest = load_tasks(TaskSource(source=f"path:{file}"))
+    assert (tasks[0].answer, digest) == ("old", wanted)
 
 
 @pytest.mark.parametrize("text", ["", "{}\n", '{"id": "a"', "\n"])

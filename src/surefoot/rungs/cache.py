@@ -108,7 +108,7 @@ class CacheRung(Rung[CacheSpec, Facts]):
         "Base model and data lie on shared storage, every node reads the same bytes, and no evaluation "
         "prompt is among the training rows."
     )
-    uses: ClassVar[tuple[str, ...]] = ("cluster", "package", "recipe")
+    uses: ClassVar[tuple[str, ...]] = ("cluster", "package", "recipe", "sources")
 
     def plan(self, context: PlanContext[CacheSpec]) -> Asked:
         """Two jobs one after the other: the second finds in the first one's report where to look."""
@@ -182,6 +182,8 @@ def _asset_checks(name: str, asset: StagedAsset, facts: Facts, view: View) -> li
     shipped: Mapping[str, Any] | None = view.expect["shipped"].get(name)
     if shipped is not None:
         checks.append(_as_shipped(name, asset, shipped, facts, view))
+    if name in view.inputs.source_digests:
+        checks.append(_as_started(name, asset, facts, view))
     if KINDS[name] == "data":
         checks.append(_rows(name, asset, facts, view))
     return checks
@@ -250,6 +252,22 @@ def _as_shipped(name: str, asset: StagedAsset, shipped: Mapping[str, Any], facts
         evidence=(view.evidence.ref(facts.staged.file, text=asset.source_digest),),
         derivation="from MANIFEST.json beside the shipped files, sealed into this attempt's plan",
         next_action="the package's demo files were changed: install it again",
+    )
+
+
+def _as_started(name: str, asset: StagedAsset, facts: Facts, view: View) -> Check:
+    digest = view.inputs.source_digests[name]
+    wanted = tree_digest({TASKS_FILE: digest}) if KINDS[name] == "data" else digest
+    return decide(
+        f"cache.{name}.source",
+        f"{name} was read from {asset.source} as it was when this run was started or resumed last",
+        asset.source_digest == wanted,
+        expected=wanted,
+        actual=asset.source_digest,
+        evidence=(view.evidence.ref(facts.staged.file, text=asset.source_digest),),
+        derivation=f"tree digest of a folder with this one file, whose sha256 was {digest[:16]}… then; the stager computed "
+        "its own from the bytes that it read",
+        next_action="the file was changed after the run was started: --resume RUN takes it as it is now",
     )
 
 

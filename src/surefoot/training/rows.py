@@ -83,14 +83,19 @@ def _column(row: RawRow, name: str) -> str:
     return value
 
 
-def _read_text(path: Path) -> str:
+def _read_bytes(path: Path) -> bytes:
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        return path.read_bytes()
     except OSError as error:
         raise RequestError(
             f"{path}: cannot be read: {error.strerror or error}",
             next_action="check the source in the recipe; it is read on the node that stages it",
         ) from error
+
+
+def _decoded(path: Path, raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise RequestError(f"{path}: not UTF-8 at byte {error.start}", next_action="convert it to UTF-8") from error
 
@@ -146,12 +151,16 @@ def _csv(path: Path, text: str) -> Iterator[RawRow]:
 _READERS = {"jsonl": _json_lines, "json": _json_list, "csv": _csv}
 
 
-def read_rows(path: Path, form: str) -> list[RawRow]:
-    """All rows of a file, in order. Raises RequestError naming file and line; an empty file is an error."""
-    rows = list(_READERS[form](path, _read_text(path)))
+def read_rows(path: Path, form: str) -> tuple[list[RawRow], str]:
+    """All rows of a file, in order, and the sha256 (hex) of the very bytes that they were read from.
+
+    Raises RequestError naming file and line; an empty file is an error.
+    """
+    raw = _read_bytes(path)
+    rows = list(_READERS[form](path, _decoded(path, raw)))
     if not rows:
         raise RequestError(f"{path}: holds no rows", next_action="check the source and its format in the recipe")
-    return rows
+    return rows, hashlib.sha256(raw).hexdigest()
 
 
 def _task(row: RawRow, number: int, stem: str, source: TaskSource) -> Task:

@@ -50,7 +50,8 @@ def _stage_folder(source: str, folder: Path, kind_folder: Path) -> StagedAsset:
         return _asset(source, digest, kind_folder / digest, "found")
     with workspace(kind_folder) as space:
         models.copy_model(folder, space)
-        return _asset(source, digest, *publish(space, kind_folder))
+        target, state = publish(space, kind_folder)
+        return _asset(source, target.name, target, state)  # of what was copied, not of what lay there before
 
 
 def _stage_gguf(source: str, file: Path, kind_folder: Path) -> StagedAsset:
@@ -65,6 +66,10 @@ def _stage_gguf(source: str, file: Path, kind_folder: Path) -> StagedAsset:
             return _asset(source, source_digest, kind_folder / known, "found")
     with workspace(kind_folder) as space:
         models.convert_gguf(file, space)
+        if sha256_file(file) != source_digest:
+            raise MachineryError(
+                f"{file}: changed while it was converted", next_action="let it be written whole, then --resume RUN"
+            )
         folder, state = publish(space, kind_folder)
     write_atomic(note, json.dumps({"file": file.name, "digest": folder.name}) + "\n")
     return _asset(source, source_digest, folder, state)
@@ -107,7 +112,10 @@ def _hub_rows(name: str) -> list[RawRow]:
 
 
 def load_tasks(source: TaskSource) -> tuple[list[Task], str]:
-    """Tasks of a data source, and the digest of its own content. Raises RequestError, MachineryError."""
+    """Tasks of a data source, and the digest of the content that they were read from.
+
+    Raises RequestError, MachineryError.
+    """
     if source.source.startswith("hf:"):
         name = source.source.removeprefix("hf:")
         rows = _hub_rows(name)
@@ -117,8 +125,8 @@ def load_tasks(source: TaskSource) -> tuple[list[Task], str]:
         path = builtin_path(source.source.removeprefix("builtin:"), kind="data")
     else:
         path = models.source_path(source.source)
-    tasks = tasks_of(read_rows(path, source.format), source, name=str(path))
-    return tasks, tree_digest({TASKS_FILE: sha256_file(path)})
+    found, sha256 = read_rows(path, source.format)
+    return tasks_of(found, source, name=str(path)), tree_digest({TASKS_FILE: sha256})
 
 
 def without_overlap(train: list[Task], evaluate: list[Task], overlap: str) -> tuple[list[Task], tuple[str, ...]]:
