@@ -1,20 +1,22 @@
 """Review: everything that a person needs to decide is there and belongs together.
 
-It runs nothing. PASSED means *ready for a person*, never *approved*. `docs/rungs/review.md` is for
-people.
+It runs nothing, and judges nothing that a rung below has judged: it follows the chain of digests from
+one rung's evidence to the next. PASSED means *ready for a person*, never *approved*.
+`docs/rungs/review.md` is for people.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from surefoot.gates.explain import headline
-from surefoot.model.check import Check, Evidence
+from surefoot.model.check import Check
 from surefoot.model.ladder import Review
 from surefoot.model.run import Judgement
 from surefoot.model.status import Status
-from surefoot.model.verdict import Decision, Verdict
+from surefoot.model.verdict import Verdict
 from surefoot.rungs.base import Asked, PlanContext, Rung, View
 from surefoot.rungs.cache import staged_assets
 from surefoot.rungs.evaluate_evidence import JOB, TASKS, EvaluateFacts, need, read_evidence
@@ -22,7 +24,7 @@ from surefoot.rungs.evaluate_view import report_details
 from surefoot.rungs.finetune import adapter_of, read_log
 from surefoot.rungs.finetune_facts import JOB as TRAIN
 from surefoot.rungs.finetune_facts import LOG, RankTrain
-from surefoot.rungs.gate import answer_refs, verdict_on
+from surefoot.rungs.gate import verdict_on
 from surefoot.rungs.judging import Said, said
 from surefoot.rungs.review_proposal import NOTHING, proposals
 from surefoot.training.assets import StagedAssets
@@ -42,6 +44,8 @@ class ReviewFacts:
     adapter_digest: str
     """Of the adapter's files as they lie in the fine-tune's evidence, computed now."""
     evaluation: EvaluateFacts
+    answers: Mapping[str, str]
+    """Answers file, relative to the run's folder → sha256, computed now."""
     verdict: Verdict
 
 
@@ -63,7 +67,8 @@ class ReviewRung(Rung[Review, ReviewFacts]):
     def read(self, view: View) -> ReviewFacts:
         """Each link from its own evidence. Raises EvidenceError."""
         finetune = need(view.needs, "finetune")
-        evaluation = read_evidence(need(view.needs, "evaluate"))
+        evaluated = need(view.needs, "evaluate")
+        evaluation = read_evidence(evaluated)
         log = read_log(finetune)
         return ReviewFacts(
             assets=staged_assets(need(view.needs, "cache")),
@@ -72,19 +77,16 @@ class ReviewRung(Rung[Review, ReviewFacts]):
             losses=tuple(step.loss for step in log.steps),
             adapter_digest=adapter_of(finetune).digest,
             evaluation=evaluation,
+            answers={
+                evaluated.ref(name).file: evaluated.blob(name).sha256
+                for name in (f"raw/{JOB}/{file}" for report in evaluation.reports for file in sorted(report.files))
+            },
             verdict=verdict_on(evaluation, view),
         )
 
     def judge(self, facts: ReviewFacts, view: View) -> Judgement:
-        """Every link of the chain, then the verdict, given again here."""
-        checks = (
-            _one_run(view),
-            _base(facts, view),
-            _data(facts, view),
-            _recipe(facts, view),
-            _adapter(facts, view),
-            _verdict(facts, view),
-        )
+        """One run, one chain; then what a person reads."""
+        checks = (_one_run(view), _chain(facts, view))
         verdict, details = facts.verdict, report_details(facts.evaluation)
         pending = verdict.requires_human_review
         proposed = proposals(view.inputs.recipe, facts.losses, verdict.categories)
@@ -111,8 +113,7 @@ def _counted(proposed: list[dict[str, Any]]) -> str:
 
 def lineage(facts: ReviewFacts, view: View) -> dict[str, Any]:
     """Every digest that the decision stands on."""
-    assets, evaluation = facts.assets, facts.evaluation
-    evaluated = need(view.needs, "evaluate")
+    assets = facts.assets
     return {
         "run": view.plan.run_id,
         "base": {"source": assets.base.source, "digest": assets.base.digest},
@@ -122,45 +123,11 @@ def lineage(facts: ReviewFacts, view: View) -> dict[str, Any]:
         "code": {"digest": view.inputs.code_digest},
         "configuration": {"digest": view.inputs.configuration_digest},
         "adapter": {"digest": facts.adapter_digest, "parameters": facts.train[0].data.trainable_parameters},
-        "answers": {
-            ref.file: evaluated.blob(name).sha256
-            for name in (f"raw/{JOB}/{file}" for report in evaluation.reports for file in sorted(report.files))
-            for ref in (evaluated.ref(name),)
-        },
+        "answers": dict(facts.answers),
         "policy": {"name": view.inputs.policy.name, "digest": facts.verdict.policy_digest},
         "verdict": {"decision": facts.verdict.decision.value, "digest": facts.verdict.content_digest()},
         "attempts": {rung: need(view.needs, rung).plan.attempt for rung in BELOW},
     }
-
-
-def _chain(identifier: str, claim: str, links: dict[str, str], refs: tuple[Evidence, ...]) -> Check:
-    """All links have one and the same digest; the first is what the others are held against."""
-    wanted = next(iter(links.values()))
-    broken = [f"{who}: {digest[:16] or 'none'}" for who, digest in links.items() if digest != wanted]
-    if not wanted:
-        broken.insert(0, "no digest to compare with")
-    return Check(
-        id=f"review.{identifier}",
-        claim=claim,
-        status=Status.FAILED if broken else Status.PASSED,
-        expected=wanted[:16],
-        actual="; ".join(broken) or wanted[:16],
-        unit="sha256",
-        evidence=refs,
-        derivation=" = ".join(links),
-        next_action="these belong to different candidates: run what differs and all that follows again"
-        if broken
-        else "",
-    )
-
-
-def _train_refs(facts: ReviewFacts, view: View) -> tuple[Evidence, ...]:
-    return tuple(need(view.needs, "finetune").ref(rank.file) for rank in facts.train)
-
-
-def _eval_refs(facts: ReviewFacts, view: View) -> tuple[Evidence, ...]:
-    evaluated = need(view.needs, "evaluate")
-    return tuple(evaluated.ref(evaluated.rank_file(JOB, rank)) for rank in range(len(facts.evaluation.reports)))
 
 
 def _one_run(view: View) -> Check:
@@ -188,71 +155,62 @@ def _one_run(view: View) -> Check:
     )
 
 
-def _base(facts: ReviewFacts, view: View) -> Check:
-    links = {"staged": facts.assets.base.digest}
-    links |= {f"trained on by {rank.where}": rank.data.base_digest for rank in facts.train}
-    links |= {f"evaluated by rank {r}": report.base_digest for r, report in enumerate(facts.evaluation.reports)}
-    links["base's answers"] = facts.evaluation.answers["base"].header.model_digest
-    refs = (*_train_refs(facts, view), *_eval_refs(facts, view))
-    return _chain("base", "trained on and compared with the base model that was staged", links, refs)
+def links(facts: ReviewFacts, view: View) -> dict[str, dict[str, str]]:
+    """What was worked on → who names it → the digest named. The first is what the others are held against."""
+    assets, evaluation, train = facts.assets, facts.evaluation, facts.train
+    evaluated = [(f"evaluated by rank {r}", report) for r, report in enumerate(evaluation.reports)]
+    return {
+        "base": {
+            "staged": assets.base.digest,
+            **{f"trained on by {rank.where}": rank.data.base_digest for rank in train},
+            **{who: report.base_digest for who, report in evaluated},
+            "base's answers": evaluation.answers["base"].header.model_digest,
+        },
+        "training data": {
+            "staged": assets.train.digest,
+            **{f"trained on by {rank.where}": rank.data.data_digest for rank in train},
+        },
+        "held-out set": {
+            "staged": assets.evaluate.digest,
+            "copied beside the answers": evaluation.tasks_digest,
+        },
+        "recipe": {"this run's": view.inputs.recipe.content_digest(), "training log": facts.recipe_digest},
+        "adapter": {
+            "files in the evidence": facts.adapter_digest,
+            **{f"saved, as {rank.where} reads it": rank.data.adapter_digest for rank in train},
+            **{who: report.adapter_digest for who, report in evaluated},
+            "adapter's answers": evaluation.answers["adapter"].header.model_digest,
+            "verdict": facts.verdict.adapter_digest,
+        },
+    }
 
 
-def _data(facts: ReviewFacts, view: View) -> Check:
-    train, held_out = facts.assets.train.digest, facts.assets.evaluate.digest
-    links = {"training data staged": train}
-    links |= {f"trained on by {rank.where}": rank.data.data_digest for rank in facts.train}
-    check = _chain(
-        "data", "trained on the staged data, judged on the staged held-out set", links, _train_refs(facts, view)
-    )
-    problems = [] if check.status is Status.PASSED else [str(check.actual)]
-    if facts.evaluation.tasks_digest != held_out:
-        problems.append(
-            f"the answers are to prompt set {facts.evaluation.tasks_digest[:16]}, staged was {held_out[:16]}"
-        )
-    if train == held_out:
-        problems.append("training data and held-out set are the same file")
-    return check.model_copy(
-        update={
-            "status": Status.FAILED if problems else Status.PASSED,
-            "expected": f"train {train[:16]}, held out {held_out[:16]}",
-            "actual": "; ".join(problems) or f"train {train[:16]}, held out {facts.evaluation.tasks_digest[:16]}",
-            "evidence": (*check.evidence, need(view.needs, "evaluate").ref(TASKS)),
-            "next_action": check.next_action or ("check the recipe's train and evaluate" if problems else ""),
-        }
-    )
-
-
-def _recipe(facts: ReviewFacts, view: View) -> Check:
-    log = need(view.needs, "finetune").ref(LOG, line=1)
-    links = {"this run's recipe": view.inputs.recipe.content_digest(), "training log": facts.recipe_digest}
-    return _chain("recipe", "trained by this run's recipe", links, (log,))
-
-
-def _adapter(facts: ReviewFacts, view: View) -> Check:
-    links = {"files in the evidence": facts.adapter_digest}
-    links |= {f"saved, as {rank.where} reads it": rank.data.adapter_digest for rank in facts.train}
-    links |= {f"evaluated by rank {r}": report.adapter_digest for r, report in enumerate(facts.evaluation.reports)}
-    links["adapter's answers"] = facts.evaluation.answers["adapter"].header.model_digest
-    links["verdict"] = facts.verdict.adapter_digest
-    refs = (*_train_refs(facts, view), *_eval_refs(facts, view))
-    return _chain("adapter", "the adapter that was judged is the adapter that was trained", links, refs)
-
-
-def _verdict(facts: ReviewFacts, view: View) -> Check:
-    """The gate PASSED (it is a need); given again here from the same answers, the verdict is the same."""
-    gate = need(view.needs, "gate")
-    verdict = facts.verdict
-    go = verdict.decision is Decision.GO
-    person = "a person decides next: nothing is approved" if verdict.requires_human_review else "no person is asked for"
+def _chain(facts: ReviewFacts, view: View) -> Check:
+    """Every rung worked on what the rung below it left."""
+    found = links(facts, view)
+    broken = []
+    for what, named in found.items():
+        wanted = next(iter(named.values()))
+        broken += [f"{what}, {who}: {digest[:16] or 'none'}" for who, digest in named.items() if digest != wanted]
+        if not wanted:
+            broken.append(f"{what}: no digest to compare with")
+    finetune, evaluate = need(view.needs, "finetune"), need(view.needs, "evaluate")
+    refs = [need(view.needs, "cache").ref("plan.json"), finetune.ref(LOG, line=1)]
+    refs += [finetune.ref(rank.file) for rank in facts.train]
+    refs += [evaluate.ref(TASKS), *(evaluate.ref(evaluate.rank_file(JOB, r.rank)) for r in facts.evaluation.ranks)]
+    count = sum(len(named) for named in found.values())
     return Check(
-        id="review.verdict",
-        claim="the gate's GO follows from these answers, given again here",
-        status=Status.PASSED if go else Status.INCONCLUSIVE,
-        expected=Decision.GO.value,
-        actual=verdict.decision.value,
-        evidence=(gate.ref("plan.json"), *answer_refs(facts.evaluation, need(view.needs, "evaluate"))),
-        derivation=f"policy {view.inputs.policy.name}; {person}",
-        next_action="" if go else "run the gate again: --resume RUN",
+        id="review.lineage",
+        claim="base, data, recipe and adapter are the same from the cache to the verdict",
+        status=Status.FAILED if broken else Status.PASSED,
+        expected=count,
+        actual="; ".join(broken) or count,
+        unit="" if broken else "digests agree",
+        evidence=tuple(refs),
+        derivation="each link was judged by its own rung; here all are followed from end to end",
+        next_action="these belong to different candidates: run what differs and all that follows again"
+        if broken
+        else "",
     )
 
 
