@@ -40,7 +40,15 @@ NOT_EVIDENCE = {
 STILL_TRUE = {
     (r".*\.json|raw/runner\.stdout", r"", r"extra whitespace.*"): "white space around a JSON document says nothing",
     (r"raw/(exit0|exit7|killed|environment)/.*\.out", r"", r"extra whitespace.*"): "the printed line is still there",
-    (r"raw/push-(code|configuration)\.json", r"pushed", r"flip"): "pushed now or found there: the digests are judged either way",
+    (
+        r"raw/push-(code|configuration)\.json",
+        r"pushed",
+        r"flip",
+    ): "pushed now or found there: the digests are judged either way",
+    (r"raw/push-(code|configuration)\.json", r"", r"stale.*"): "the same trees, sent to the same place by another run: "
+    "their digests are judged, and only whether they lay there already differs",
+    (r"raw/storage/rank-\d+\.json", r"data\.watching\.versions_seen\.0", r"zero.*"): "which version a reader saw first "
+    "is chance; that all were whole, none older than one before, and the last one the last, is judged",
     (r"raw/precheck/rank-0\.json", r"data\.facts\.(cpus_online|memory_available|memlock|nofile)\..*", r".*"): "shown "
     "in the report; the cluster file requires nothing of it",
     (r"raw/(finetune|evaluate)/rank-\d+\.json", r"data\.(versions\..*|load_s)", r".*"): "shown "
