@@ -63,6 +63,17 @@ class Blob:
                 return number, rows[number - 1].strip()
         return None
 
+    @property
+    def size(self) -> int:
+        """Bytes. Raises EvidenceError when it cannot be looked at."""
+        if self.data is not None:
+            return len(self.data)
+        assert self.path is not None
+        try:
+            return self.path.lstat().st_size
+        except OSError as error:
+            raise EvidenceError(f"cannot be read: {error.strerror or error}", file=self.name) from error
+
     @cached_property
     def sha256(self) -> str:
         """sha256 (hex) of the content as it is now."""

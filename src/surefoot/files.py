@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from surefoot.errors import StorageError
@@ -45,10 +47,33 @@ def tree_digest(files: dict[str, str]) -> str:
 
 
 def tree_files(folder: Path, *, skip: tuple[str, ...] = ("__pycache__",)) -> dict[str, str]:
-    """Relative POSIX path → sha256 of every regular file below `folder`."""
+    """Relative POSIX path → sha256 of every regular file below `folder`.
+
+    What is no regular file stands there too, with what it is in place of a digest (a link with its
+    target), and equals no file: Python would import through it all the same. Links are not followed.
+    """
     found = {}
-    for path in sorted(folder.rglob("*")):
+    for path, kind in entries(folder):
         relative = path.relative_to(folder)
-        if path.is_file() and not any(part in skip for part in relative.parts):
-            found[relative.as_posix()] = sha256_file(path)
+        if any(part in skip for part in relative.parts):
+            continue
+        found[relative.as_posix()] = sha256_file(path) if kind == "file" else kind
     return found
+
+
+def entries(folder: Path) -> Iterator[tuple[Path, str]]:
+    """(path, what it is) of everything below `folder` that is not a folder, in order; links are not followed.
+
+    What it is: ``file``, ``link to TARGET``, or ``no regular file``. Nothing is opened.
+    """
+    for parent, folders, names in os.walk(folder):
+        folders.sort()
+        here = Path(parent)
+        links = [name for name in folders if (here / name).is_symlink()]
+        for name in sorted([*names, *links]):
+            path = here / name
+            mode = path.lstat().st_mode
+            if stat.S_ISREG(mode):
+                yield path, "file"
+            else:
+                yield path, f"link to {path.readlink()}" if stat.S_ISLNK(mode) else "no regular file"

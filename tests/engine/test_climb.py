@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -122,6 +124,26 @@ def test_ranks_that_say_that_the_machinery_broke_are_an_error_not_a_failure(tmp_
     assert results["runner"].status is Status.ERROR
 
 
+def test_ranks_that_say_that_the_request_is_wrong_prove_nothing(tmp_path: Path) -> None:
+    assert climb(new_session(tmp_path), toys(runner="raise SystemExit(3)"))["runner"].status is Status.INCONCLUSIVE
+
+
+STRANGE = {
+    "a pipe": "os.mkfifo('f')",
+    "a link": "os.symlink('/nonexistent', 'l')",
+    "a link to a folder": "os.symlink('/', 'd')",
+    "a name that is not UTF-8": "open(b'x\\xff', 'w').close()",
+}
+
+
+@pytest.mark.parametrize("what", STRANGE)
+def test_what_cannot_be_evidence_spoils_that_rung_alone_and_is_not_opened(tmp_path: Path, what: str) -> None:
+    results = climb(new_session(tmp_path), toys(scheduler=f"import os\n{STRANGE[what]}\n{WRITES_42}"))
+    assert results["scheduler"].status is Status.INCONCLUSIVE
+    assert re.search("no regular file|link to|not UTF-8", results["scheduler"].reason)
+    assert results["precheck"].status is Status.PASSED
+
+
 def test_a_rung_asked_alone_is_blocked_until_its_needs_have_passed(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     assert statuses(climb(session, toys(), frozenset({"sync"}))) == {
@@ -223,7 +245,15 @@ DAMAGE = {
     "a plan that asks for less": lambda a: _edit(a / "plan.json", steps=[]),
     "no done.json": lambda a: (a / "raw/toy/done.json").unlink(),
     "everything gone": shutil.rmtree,
+    "an answer that is a link": lambda a: _swap(a / "raw/toy/answer", lambda path: path.symlink_to("/etc/hostname")),
+    "an answer that is a pipe": lambda a: _swap(a / "raw/toy/answer", os.mkfifo),
+    "an endless answer": lambda a: _swap(a / "raw/toy/answer", lambda path: path.symlink_to("/dev/zero")),
 }
+
+
+def _swap(path: Path, make: Callable[[Path], object]) -> None:
+    path.unlink()
+    make(path)
 
 
 def _edit(path: Path, **changes: object) -> None:

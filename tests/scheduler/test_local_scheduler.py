@@ -211,6 +211,45 @@ def test_a_damaged_done_file_loses_its_own_job_only(scheduler: LocalScheduler, t
     assert "cannot read" in status.reason
 
 
+def test_a_done_file_that_a_rank_wrote_itself_is_not_believed(scheduler: LocalScheduler, tmp_path: Path) -> None:
+    lie = (
+        "import json, os, time\n"
+        "done = {'id': os.environ['SUREFOOT_JOB_ID'], 'name': 'job', 'state': 'COMPLETED', 'started_at': 0, 'ended_at': 1,"
+        " 'ranks': [{'rank': 0, 'host': 'x', 'exit_code': 0}]}\n"
+        "json.dump(done, open('d', 'w'))\nos.rename('d', 'done.json')\ntime.sleep(1)\nraise SystemExit(1)"
+    )
+    job = scheduler.submit(spec(tmp_path, lie))
+    running(scheduler, job, Path(job.spec.folder) / "done.json")
+    assert scheduler.poll([job])[job.id].state is JobState.RUNNING
+    assert ended(scheduler, job).state is JobState.FAILED
+
+
+def test_a_stopped_supervisor_does_not_outlive_its_time_limit(
+    scheduler: LocalScheduler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("surefoot.scheduler.local.OVERDUE_S", 1.0)
+    code = "import os, time\nopen('p', 'w').write(str(os.getpid()))\nos.rename('p', 'pid')\ntime.sleep(600)"
+    job = scheduler.submit(spec(tmp_path, code, time_limit_s=1))
+    marker = Path(job.spec.folder) / "pid"
+    running(scheduler, job, marker)
+    os.kill(json.loads((Path(job.spec.folder) / "supervisor.json").read_text())["pid"], signal.SIGSTOP)
+    assert ended(scheduler, job).state is JobState.LOST
+    assert gone(int(marker.read_text()))
+
+
+def test_a_killed_supervisor_takes_along_what_a_wrapper_started(scheduler: LocalScheduler, tmp_path: Path) -> None:
+    inner = "import os, time; open('p', 'w').write(str(os.getpid())); os.rename('p', 'pid'); time.sleep(600)"
+    code = f"import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-c', {inner!r}]))"
+    job = scheduler.submit(spec(tmp_path, code))
+    marker = Path(job.spec.folder) / "pid"
+    running(scheduler, job, marker)
+    while not json.loads((Path(job.spec.folder) / "supervisor.json").read_text())["ranks"]:
+        time.sleep(0.02)
+    os.kill(json.loads((Path(job.spec.folder) / "supervisor.json").read_text())["pid"], signal.SIGKILL)
+    assert ended(scheduler, job).state is JobState.LOST
+    assert gone(int(marker.read_text()))
+
+
 def test_threads_are_what_the_job_asked_for_whatever_the_shell_says(
     scheduler: LocalScheduler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

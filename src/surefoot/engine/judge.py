@@ -90,7 +90,7 @@ class Judge:
         if collection.outcome is CollectionOutcome.ABORTED:
             return Status.INCONCLUSIVE, Judgement(), f"ABORTED: {collection.error}"
         planner = Planner(self.manifest, RootPaths(Path(self.manifest.inputs.cluster.root)), self.rungs)
-        checks = [_belongs(planner, spec, attempt, needs), _intact(evidence, collection)]
+        checks = [_belongs(planner, spec, attempt, needs), _intact(attempt, collection)]
         if any(check.status is not Status.PASSED for check in checks):
             return _conclude(checks, Judgement())  # what damaged evidence says is beside the point
         if collection.outcome is CollectionOutcome.BROKEN:
@@ -121,6 +121,9 @@ def _conclude(checks: list[Check], own: Judgement) -> tuple[Status, Judgement, s
     return status, own.model_copy(update={"checks": everything}), reason
 
 
+OTHER_CODE = "same inputs; collected by other code than judges it, so what it asked in detail is not compared"
+
+
 def _belongs(planner: Planner, spec: AnyRung, attempt: Attempt, needs: Mapping[str, EvidenceSet]) -> Check:
     """The attempt is one of this run, and it asked what the run's inputs ask today.
 
@@ -129,13 +132,13 @@ def _belongs(planner: Planner, spec: AnyRung, attempt: Attempt, needs: Mapping[s
     to compare.
     """
     plan, manifest = attempt.evidence.plan, planner.manifest
+    other_code = manifest.inputs.code_digest != package.code_digest()
     try:
         again = planner.plan(spec, attempt.number, needs, plan.nonce)
     except (EvidenceError, KeyError) as error:
         problems = [f"cannot be planned again: {error}"]
     else:
         problems = [f"{name} changed" for name in changed(plan.inputs, again.inputs)]
-        other_code = manifest.inputs.code_digest != package.code_digest()
         compared = {"run_id", "rung", "attempt"} if other_code else {"run_id", "rung", "attempt", "steps", "expect"}
         before, now = (p.model_dump(mode="json", include=compared) for p in (plan, again))
         problems += [] if problems else differences(before, now)
@@ -144,21 +147,23 @@ def _belongs(planner: Planner, spec: AnyRung, attempt: Attempt, needs: Mapping[s
         claim="the evidence was collected for this run, this rung and these inputs",
         status=Status.INCONCLUSIVE if problems else Status.PASSED,
         expected="as these inputs ask",
-        actual="; ".join(problems[:5]) or "as these inputs ask",
+        actual="; ".join(problems[:5]) or ("as these inputs ask" if not other_code else OTHER_CODE),
         evidence=(attempt.evidence.ref("plan.json"),) if "plan.json" in attempt.evidence else (),
         next_action="run this rung again with today's inputs: --resume RUN" if problems else "",
     )
 
 
-def _intact(evidence: EvidenceSet, collection: Collection) -> Check:
+def _intact(attempt: Attempt, collection: Collection) -> Check:
     """Every sealed file is as it was sealed, and there is no other."""
-    problems: list[tuple[str, str]] = []
+    evidence = attempt.evidence
+    problems = list(attempt.strange.items())
     for name, sealed in sorted(collection.files.items()):
         if name not in evidence:
             problems.append((name, "missing"))
             continue
         try:
-            same = evidence.blob(name).sha256 == sealed.sha256
+            blob = evidence.blob(name)
+            same = blob.size == sealed.size_bytes and blob.sha256 == sealed.sha256
         except EvidenceError as error:
             problems.append((name, error.problem))
             continue

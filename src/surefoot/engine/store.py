@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from surefoot import __version__
 from surefoot.errors import EvidenceError, RequestError, RunNotFoundError, StorageError
 from surefoot.evidence import Blob, EvidenceSet, parse_json, parse_record
-from surefoot.files import write_atomic
+from surefoot.files import entries, write_atomic
 from surefoot.model.base import Record
 from surefoot.model.run import Collection, Plan, RungResult, RunInputs, RunManifest
 from surefoot.paths import AttemptPaths, RootPaths, RunPaths
@@ -166,6 +166,8 @@ class Attempt:
     evidence: EvidenceSet
     collection: Collection | None
     """None: collecting never ended (killed, or still going on)."""
+    strange: Mapping[str, str]
+    """What lies there and is no evidence: name → what it is."""
 
 
 def load_attempt(run: RunPaths, rung: str, number: int) -> Attempt:
@@ -177,9 +179,30 @@ def load_attempt(run: RunPaths, rung: str, number: int) -> Attempt:
         name: Blob(name, path=paths.folder / name) for name in evidence_files(paths.folder) if name not in UNSEALED
     }
     prefix = paths.folder.relative_to(run.folder).as_posix()
-    return Attempt(number, paths, EvidenceSet(plan, files, prefix), collection)
+    return Attempt(number, paths, EvidenceSet(plan, files, prefix), collection, strange_files(paths.folder))
 
 
 def evidence_files(folder: Path) -> list[str]:
-    """Relative names of everything below an attempt's folder that is not a folder."""
-    return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if not p.is_dir())
+    """Relative names of the regular files below an attempt's folder."""
+    return [name for name, kind in _named(folder) if kind == "file"]
+
+
+def strange_files(folder: Path) -> dict[str, str]:
+    """Name → what is wrong with it, of everything there that can be no evidence. It is never opened:
+    a pipe would hang its reader, a link leads out of the run.
+    """
+    return {name: kind for name, kind in _named(folder) if kind != "file"}
+
+
+def _named(folder: Path) -> list[tuple[str, str]]:
+    found = []
+    for path, kind in entries(folder):
+        name = path.relative_to(folder).as_posix()
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            shown = name.encode(errors="surrogateescape").decode(errors="backslashreplace")
+            found.append((shown, "its name is not UTF-8"))
+        else:
+            found.append((name, kind))
+    return sorted(found)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from surefoot.model.base import Record
 from surefoot.model.check import Check
@@ -15,7 +15,7 @@ from surefoot.model.ladder import Ladder
 from surefoot.model.measurement import Fingerprint, Measurement
 from surefoot.model.policy import Policy
 from surefoot.model.recipe import Recipe
-from surefoot.model.status import Status
+from surefoot.model.status import Status, combine
 from surefoot.model.verdict import Verdict
 
 
@@ -153,6 +153,13 @@ class RungResult(Record):
     started_at: float | None = None
     ended_at: float | None = None
     judgement: Judgement = Judgement()
+
+    @model_validator(mode="after")
+    def _status_follows_from_checks(self) -> Self:
+        shown = combine(check.status for check in self.judgement.checks)
+        if self.status is Status.PASSED and shown is not Status.PASSED:
+            raise ValueError(f"says PASSED, and its checks say {shown}")
+        return self
 
     @property
     def duration_s(self) -> float | None:

@@ -27,7 +27,9 @@ def running_code() -> tuple[str, str]:
     200 small files, about 10 ms.
     """
     folder = Path(surefoot.__file__).parent
-    return str(folder), tree_digest({f"src/surefoot/{name}": digest for name, digest in tree_files(folder).items()})
+    return str(folder), tree_digest(
+        {f"src/surefoot/{name}": digest for name, digest in tree_files(folder, skip=()).items()}
+    )
 
 
 @dataclass(frozen=True)

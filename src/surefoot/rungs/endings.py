@@ -91,11 +91,11 @@ def _job(evidence: EvidenceSet, spec: JobSpec, claim: str) -> Check:
         for blob in evidence.under(f"raw/{spec.name}"):
             if blob.name.endswith(".out"):
                 refs += _tail(evidence, blob.name)
-    broken = bad and all(rank.exit_code == ExitCode.MACHINERY for rank in bad)
+    codes = {rank.exit_code for rank in bad}
     return Check(
         id=f"job.{spec.name}.ended",
         claim=claim,
-        status=Status.PASSED if passed else _not_passed(done, machinery=bool(broken)),
+        status=Status.PASSED if passed else _not_passed(done, codes),
         expected=_words(spec.expect),
         actual=actual,
         evidence=tuple(refs),
@@ -103,11 +103,15 @@ def _job(evidence: EvidenceSet, spec: JobSpec, claim: str) -> Check:
     )
 
 
-def _not_passed(done: JobDone, *, machinery: bool) -> Status:
-    """A job that somebody cancelled shows nothing; one whose ranks say that the machinery broke (exit 4) neither."""
-    if done.state is JobState.CANCELLED:
+def _not_passed(done: JobDone, codes: set[int | None]) -> Status:
+    """What a job that did not end as it should shows.
+
+    Nothing, when somebody cancelled it or when its ranks say that what they were asked cannot be
+    done (exit 3). That the machinery broke, when they say that (exit 4). Else it failed.
+    """
+    if done.state is JobState.CANCELLED or codes == {int(ExitCode.REQUEST)}:
         return Status.INCONCLUSIVE
-    return Status.ERROR if machinery else Status.FAILED
+    return Status.ERROR if codes == {int(ExitCode.MACHINERY)} else Status.FAILED
 
 
 def _as_expected(rank: RankExit, wanted: ExpectedExit) -> bool:

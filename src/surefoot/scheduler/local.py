@@ -13,15 +13,28 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from surefoot.errors import EvidenceError, SchedulerError
 from surefoot.evidence import parse_json, parse_record
 from surefoot.files import write_atomic
 from surefoot.model.job import Job, JobDone, JobSpec, JobState, JobStatus
-from surefoot.scheduler.processes import is_alive
+from surefoot.scheduler.processes import is_alive, start_ticks
 
 _CANCEL_WAIT_S = 15.0
+OVERDUE_S = 30.0
+"""Beyond a job's time limit and what ending it takes: then its supervisor is the one that hangs."""
+
+
+@dataclass
+class _Running:
+    """A job whose supervisor was started."""
+
+    job: Job
+    process: subprocess.Popen[bytes]
+    started_at: float
+    """Monotonic."""
 
 
 class LocalScheduler:
@@ -33,7 +46,9 @@ class LocalScheduler:
     def __init__(self, cpus: int | None = None) -> None:
         self._cpus = cpus or len(os.sched_getaffinity(0))
         self._queue: list[Job] = []
-        self._running: dict[str, tuple[Job, subprocess.Popen[bytes]]] = {}
+        self._running: dict[str, _Running] = {}
+        self._ended: dict[str, int] = {}
+        """Exit code of each supervisor that has ended."""
         self._cancelled: set[str] = set()
         self._unstarted: dict[str, str] = {}
         """Jobs that could not be started, and why."""
@@ -66,8 +81,8 @@ class LocalScheduler:
                     self._queue.remove(job)
                 elif job.id in self._running:
                     with contextlib.suppress(ProcessLookupError):
-                        self._running[job.id][1].send_signal(signal.SIGTERM)
-            waiting = [self._running[job.id][1] for job in jobs if job.id in self._running]
+                        self._running[job.id].process.send_signal(signal.SIGTERM)
+            waiting = [self._running[job.id].process for job in jobs if job.id in self._running]
         deadline = time.monotonic() + _CANCEL_WAIT_S
         for process in waiting:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -78,22 +93,28 @@ class LocalScheduler:
 
     def close(self) -> None:
         with self._lock:
-            jobs = [*self._queue, *(job for job, _ in self._running.values())]
+            jobs = [*self._queue, *(running.job for running in self._running.values())]
         self.cancel(jobs)
         with self._lock:
             self._forget_ended()
 
     def _forget_ended(self) -> None:
-        for identifier, (_, process) in list(self._running.items()):
-            if process.poll() is not None:
-                if process.stdin is not None:
-                    process.stdin.close()
+        for identifier, running in list(self._running.items()):
+            code = running.process.poll()
+            if code is not None:
+                if running.process.stdin is not None:
+                    running.process.stdin.close()
+                self._ended[identifier] = code
                 del self._running[identifier]
+                if code != 0:
+                    end_ranks(Path(running.job.spec.folder))
+            elif time.monotonic() > running.started_at + running.job.spec.time_limit_s + OVERDUE_S:
+                running.process.kill()  # it should have ended its job long ago, and may be stopped itself
 
     def _start_what_fits(self) -> None:
         self._forget_ended()
         while self._queue:
-            running = [job.spec for job, _ in self._running.values()]
+            running = [started.job.spec for started in self._running.values()]
             wanted = self._queue[0].spec
             busy = sum(spec.world_size for spec in running)
             alone = wanted.exclusive or any(spec.exclusive for spec in running)
@@ -114,26 +135,27 @@ class LocalScheduler:
             process = subprocess.Popen(
                 argv, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True
             )
-        self._running[job.id] = (job, process)
+        self._running[job.id] = _Running(job, process, time.monotonic())
 
     def _status(self, job: Job) -> JobStatus:
-        # Whether it runs is asked before done.json is looked for: it may end in between.
-        running = job.id in self._running and self._running[job.id][1].poll() is None
-        try:
-            done = read_done(Path(job.spec.folder))
-        except SchedulerError as error:
-            return JobStatus(state=JobState.LOST, reason=str(error))
-        if done is not None:
-            return JobStatus(state=done.state, reason=done.reason, done=done)
         if job in self._queue:
             ahead = self._queue.index(job)
             reason = f"{ahead} job(s) ahead of it" if ahead else "waits for CPUs that other jobs hold"
             return JobStatus(state=JobState.PENDING, reason=reason)
-        if running:
+        if job.id in self._running:
+            # While its supervisor lives, done.json may be anybody's: ranks can write there.
             return JobStatus(state=JobState.RUNNING)
+        done = None
+        lost = self._unstarted.get(job.id, "its supervisor ended without writing done.json")
+        if self._ended.get(job.id, 0) == 0:
+            try:
+                done = read_done(Path(job.spec.folder))
+            except SchedulerError as error:
+                lost = str(error)
+        if done is not None:
+            return JobStatus(state=done.state, reason=done.reason, done=done)
         if job.id in self._cancelled:
             return JobStatus(state=JobState.CANCELLED, reason="cancelled")
-        lost = self._unstarted.get(job.id, "its supervisor ended without writing done.json")
         return JobStatus(state=JobState.LOST, reason=lost)
 
 
@@ -173,4 +195,19 @@ def reap(folder: Path, wait_s: float = _CANCEL_WAIT_S) -> bool:
         if time.monotonic() > deadline:
             return False
         time.sleep(0.1)
+    end_ranks(folder)
     return True
+
+
+def end_ranks(folder: Path) -> None:
+    """Kill what ranks of a job left behind when its supervisor could not: their whole process groups."""
+    try:
+        ranks = json.loads((folder / "supervisor.json").read_text())["ranks"]
+        groups = [(int(rank["pid"]), rank["start_ticks"]) for rank in ranks]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    for pid, ticks in groups:
+        now = start_ticks(pid)
+        if pid > 1 and now in (None, ticks):  # else the number is another process's by now
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, signal.SIGKILL)

@@ -113,6 +113,16 @@ class Supervisor:
                 )
             )
 
+    def tell_who(self) -> None:
+        """``supervisor.json``: who runs here, for whoever has to end it from outside."""
+        who = {
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "start_ticks": start_ticks(os.getpid()),
+            "ranks": [{"pid": p.pid, "start_ticks": start_ticks(p.pid)} for p in self.processes],
+        }
+        write_atomic(self.folder / "supervisor.json", json.dumps(who))
+
     def watch(self, deadline: float) -> None:
         """Until all ranks have ended, or a reason to end them."""
         failed_at: float | None = None
@@ -209,16 +219,14 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the climb's to handle: it cancels
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     started_at = time.time()
-    write_atomic(
-        folder / "supervisor.json",
-        json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "start_ticks": start_ticks(os.getpid())}),
-    )
+    supervisor.tell_who()
     deadline = time.monotonic() + job["spec"]["time_limit_s"]
     output_name = f"{job['spec']['name']}-{job['id']}-{socket.gethostname()}.out"
     port, lock = reserve_port()
     with (folder / output_name).open("ab") as output, lock:
         try:
             supervisor.start(output, port)
+            supervisor.tell_who()
             supervisor.watch(deadline)
         except OSError as error:  # a rank's program cannot be started
             supervisor.state, supervisor.reason = "FAILED", f"cannot start: {error}"
