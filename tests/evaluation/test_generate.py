@@ -29,7 +29,7 @@ from surefoot.model.ladder import Evaluate
 from surefoot.model.run import JobsStep, Plan
 from surefoot.model.status import Status
 from surefoot.rungs.base import View
-from surefoot.rungs.evaluate import RUNG
+from surefoot.rungs.evaluate import NEAR_TIE, RUNG, allowed_differences
 from surefoot.rungs.gate import RUNG as GATE
 from surefoot.training.tasks import parse_tasks
 
@@ -163,7 +163,7 @@ def test_the_limit_stops_an_answer_and_the_end_token_is_not_counted() -> None:
     assert (exact.text, exact.new_tokens) == (whole.text, whole.new_tokens)
 
 
-def evaluated(root: Path, *, inert: bool) -> View:
+def evaluated(root: Path, *, inert: bool, dtype: str = "float32") -> View:
     """The program on two real ranks, and what judging sees of it."""
     adapter = save_adapter(root / "adapter", inert=inert)
     tasks = root / "tasks"
@@ -171,7 +171,7 @@ def evaluated(root: Path, *, inert: bool) -> View:
     (tasks / "tasks.jsonl").write_bytes((SHIPPED / "demo-eval.jsonl").read_bytes())
     spec = Evaluate(rung="evaluate")
     settings = {
-        "device": "cpu", "dtype": "float32", "batch_size": 16, "batch1_sample": 8, "seed": 0, "max_new_tokens": LIMIT,
+        "device": "cpu", "dtype": dtype, "batch_size": 16, "batch1_sample": 8, "seed": 0, "max_new_tokens": LIMIT,
     }  # fmt: skip
     request = {"base": str(BASE), "adapter": str(adapter), "tasks": str(tasks), "prompt_set": "demo-eval", **settings}
     folder = root / "attempt" / "raw" / "evaluate"
@@ -188,8 +188,8 @@ def evaluated(root: Path, *, inert: bool) -> View:
         "tasks_digest": tree_digest(tree_files(tasks, skip=())),
     }  # fmt: skip
     expect = {
-        **settings, **digests, "tasks": len(TASKS), "batch1_allowed_differences": 0, "batch1_derivation": "float32",
-        "near_tie": 0.0,
+        **settings, **digests, "tasks": len(TASKS), "near_tie": NEAR_TIE[dtype],
+        "batch1_allowed_differences": allowed_differences(dtype, 8)[0], "batch1_derivation": dtype,
     }  # fmt: skip
     step = JobsStep(jobs=(job,))
     plan = Plan(run_id="run-1", rung="evaluate", attempt=1, nonce=NONCE, steps=(step,), expect=expect)
@@ -210,6 +210,15 @@ def test_what_real_ranks_write_is_judged_and_an_untrained_adapter_is_no_go(tmp_p
     assert judgement.summary.startswith("base 0.3")
     verdict = judged(GATE, gate_view(view))
     assert {c.id for c in verdict.checks if c.status is Status.FAILED} >= {"gate.min_machine_accuracy", "gate.verdict"}
+
+
+@pytest.mark.slow
+def test_in_bfloat16_every_answer_given_alone_says_how_close_its_tokens_came(tmp_path: Path) -> None:
+    view = evaluated(tmp_path, inert=False, dtype="bfloat16")
+    assert {c.id: c.actual for c in judged(RUNG, view).checks if c.status is not Status.PASSED} == {}
+    batches = [b for report in RUNG.read(view).reports for b in report.batches]
+    assert sum(b.alone for b in batches) == 16
+    assert all((b.smallest_gap is not None) == b.alone for b in batches)
 
 
 @pytest.mark.slow

@@ -73,6 +73,15 @@ def test_a_wrong_account_of_the_staging_fails(
     assert failed in run.failed()
 
 
+@pytest.mark.parametrize(("asset", "rows"), [("train", None), ("evaluate", None), ("base", 7)])
+def test_data_without_a_count_of_rows_and_a_model_with_one_prove_nothing(
+    run: recorded.Recorded, asset: str, rows: int | None
+) -> None:
+    run.edit(STAGED, "data", asset, "rows", to=rows)
+    with pytest.raises(EvidenceError, match=f"says {rows} rows of {asset}"):
+        run.judge()
+
+
 def test_a_changed_shipped_file_fails_even_when_everything_agrees_on_it(tmp_path: Path) -> None:
     run = staged_run.cached(tmp_path)
     digest = run.plan.expect["shipped"]["base"]["source"]

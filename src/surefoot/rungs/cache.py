@@ -148,7 +148,11 @@ class CacheRung(Rung[CacheSpec, Facts]):
         for name, rows in (("train", prompts.train), ("evaluate", prompts.evaluate)):
             if len(rows) != first[name].rows or keys_digest(rows) != first[name].prompts_digest:
                 raise EvidenceError(f"its {name} rows are not those that rank 0 reports", file=PROMPTS)
-        return Facts(staged=said(view.evidence, STAGE, StageData)[0], nodes=nodes, prompts=prompts)
+        staged = said(view.evidence, STAGE, StageData)[0]
+        for name, asset in staged.data.items():
+            if (asset.rows is None) == (KINDS[name] == "data"):
+                raise EvidenceError(f"says {asset.rows} rows of {name}", file=staged.file)
+        return Facts(staged=staged, nodes=nodes, prompts=prompts)
 
     def judge(self, facts: Facts, view: View) -> Judgement:
         """Every digest recomputed, every node compared, the overlap counted again."""

@@ -36,7 +36,6 @@ class DemoItem:
     """One item with both forms of its answer."""
 
     category: str
-    family: str
     prompt: str
     answer: str
     """Short form: a bare label, a bare answer, a JSON object."""
@@ -76,7 +75,7 @@ def _sentiment(draw: random.Random) -> DemoItem:
         parts.insert(draw.randrange(len(parts) + 1), _fill(draw, draw.choice(words.NEUTRAL)))
     ask = draw.choice(words.ASK_SENTIMENT)
     sentence = draw.choice(words.SAY_SENTIMENT).format(label=label)
-    return DemoItem("classification", "sentiment", f"{ask}\nReview: {' '.join(parts)}", label, sentence)
+    return DemoItem("classification", f"{ask}\nReview: {' '.join(parts)}", label, sentence)
 
 
 def _topic(draw: random.Random) -> DemoItem:
@@ -85,7 +84,7 @@ def _topic(draw: random.Random) -> DemoItem:
     text = _fill(draw, draw.choice(words.TOPIC_TEXTS[label]), w=first, w2=second)
     ask = draw.choice(words.ASK_TOPIC)
     sentence = draw.choice(words.SAY_TOPIC).format(label=label)
-    return DemoItem("classification", "topic", f"{ask}\nText: {text}", label, sentence)
+    return DemoItem("classification", f"{ask}\nText: {text}", label, sentence)
 
 
 def _intent(draw: random.Random) -> DemoItem:
@@ -93,7 +92,7 @@ def _intent(draw: random.Random) -> DemoItem:
     text = _fill(draw, draw.choice(words.INTENTS[label]))
     ask = draw.choice(words.ASK_INTENT)
     sentence = draw.choice(words.SAY_INTENT).format(label=label)
-    return DemoItem("classification", "intent", f"{ask}\nMessage: {text}", label, sentence)
+    return DemoItem("classification", f"{ask}\nMessage: {text}", label, sentence)
 
 
 def _closed_qa(draw: random.Random) -> DemoItem:
@@ -140,7 +139,7 @@ def _closed_qa(draw: random.Random) -> DemoItem:
     ][draw.randrange(4)]
     question, answer = draw.choice(questions)
     prompt = f"Answer from the context.\nContext: {context}\nQuestion: {question}"
-    return DemoItem("closed_qa", "qa", prompt, answer, answer)
+    return DemoItem("closed_qa", prompt, answer, answer)
 
 
 def _json_extraction(draw: random.Random) -> DemoItem:
@@ -167,7 +166,7 @@ def _json_extraction(draw: random.Random) -> DemoItem:
         ),
     ][draw.randrange(3)]
     answer = json.dumps(wanted)
-    return DemoItem("json_extraction", "json", f"{ask}\nText: {draw.choice(texts)}", answer, answer)
+    return DemoItem("json_extraction", f"{ask}\nText: {draw.choice(texts)}", answer, answer)
 
 
 FAMILIES: tuple[Callable[[random.Random], DemoItem], ...] = (_sentiment, _topic, _intent, _closed_qa, _json_extraction)
