@@ -74,7 +74,10 @@ def test_ranks_of_one_node_on_two_hosts_fail(good: View) -> None:
     def move(report: dict[str, Any]) -> None:
         report["host"] = report["data"]["host"] = "elsewhere"
 
-    assert failed(RUNG, edited(good, "raw/environment/rank-1.json", move)) == {"scheduler.nodes"}
+    moved = edited(good, "raw/environment/rank-1.json", move)
+    assert status_of(RUNG, moved) is Status.INCONCLUSIVE, "the job itself says that the rank ended here"
+    moved = edited(moved, "raw/environment/done.json", lambda done: done["ranks"][1].update(host="elsewhere"))
+    assert failed(RUNG, moved) == {"scheduler.nodes"}
 
 
 def test_one_process_that_reports_as_two_ranks_proves_nothing(good: View) -> None:

@@ -31,7 +31,9 @@ def actual(view: View, identifier: str) -> str:
     return str(next(check.actual for check in judged(RUNG, view).checks if check.id == identifier))
 
 
-@pytest.mark.parametrize(("damage", "word"), [("edit", "differs"), ("remove", "missing"), ("add", "was not sent")])
+@pytest.mark.parametrize(
+    ("damage", "word"), [("edit", "differs"), ("remove", "missing"), ("add", "was not sent"), ("link", "was not sent")]
+)
 def test_a_real_change_after_the_push_is_named(tmp_path: Path, damage: str, word: str) -> None:
     view = planned(RUNG, {}, tmp_path)
     raw = RootPaths(tmp_path).run("run-1").rung("sync").attempt(1).raw
@@ -46,6 +48,9 @@ def test_a_real_change_after_the_push_is_named(tmp_path: Path, damage: str, word
         victim.write_text(victim.read_text() + "\n")
     elif damage == "remove":
         victim.unlink()
+    elif damage == "link":  # a folder elsewhere that Python imports through
+        victim = victim.with_name("plugins")
+        victim.symlink_to(tmp_path)
     else:
         victim = victim.with_name("extra.py")
         victim.write_text("")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -15,7 +16,7 @@ from surefoot.cli.options import json_option, root_option, root_paths
 from surefoot.config.load import load_policy
 from surefoot.engine.judge import Judge
 from surefoot.engine.store import find_run, load_manifest, load_results
-from surefoot.errors import EvidenceError, RunNotFoundError, SurefootError
+from surefoot.errors import EvidenceError, SurefootError
 from surefoot.model.run import RungResult, RunManifest
 from surefoot.model.status import Status, exit_code, whole
 from surefoot.paths import RunPaths
@@ -41,24 +42,14 @@ def judge_command(*, run: str, root: str, policy: str | None, as_json: bool) -> 
     if policy is not None:
         inputs = manifest.inputs.model_copy(update={"policy": load_policy(policy).record})
         manifest = manifest.model_copy(update={"inputs": inputs})
-    recorded, damage = _recorded(paths, manifest)
-    skipped = frozenset(name for name, result in recorded.items() if result.status is Status.SKIPPED)
-    judged = Judge(paths, manifest, RUNGS).run(skipped)
-    different = [name for name, result in judged.items() if recorded.get(name) != result]
-    results = list(judged.values())
+    judged = _judge(paths, manifest)
     if as_json:
-        found = {**summary(manifest, results), "differs_from_recorded": different}
-        click.echo(json.dumps(found, indent=1))
+        click.echo(json.dumps(judged.summary(manifest), indent=1))
     else:
-        show(Console(), manifest, results, whole(r.status for r in results))
-        for line in damage:
+        show(Console(), manifest, judged.results, judged.overall)
+        for line in judged.differences() or ["identical to the recorded results"]:
             click.echo(line)
-        for name in different:
-            before = recorded[name].status if name in recorded else "not recorded"
-            click.echo(f"differs from the recorded result: {name}: {before} → {judged[name].status}")
-        if not different:
-            click.echo("identical to the recorded results")
-    return exit_code([whole(result.status for result in results)])
+    return exit_code([judged.overall])
 
 
 @click.command("runs")
@@ -118,15 +109,17 @@ def _row(paths: RunPaths) -> dict[str, Any]:
 @root_option
 @json_option
 def show_command(*, run: str, root: str, as_json: bool) -> int:
-    """Show what was recorded of a run (default: the latest), and exit as the climb did."""
+    """Show what a run proves (default: the latest), judged from its evidence; exits as its climb did as a whole."""
     paths, manifest = _open(root, run)
-    results = _complete(paths, manifest)
+    judged = _judge(paths, manifest)
     if as_json:
-        click.echo(json.dumps(summary(manifest, results), indent=1))
+        click.echo(json.dumps(judged.summary(manifest), indent=1))
     else:
         report = paths.report if paths.report.exists() else None
-        show(Console(), manifest, results, whole(r.status for r in results), report=report)
-    return exit_code([whole(result.status for result in results)])
+        show(Console(), manifest, judged.results, judged.overall, report=report)
+        for line in judged.differences():
+            click.echo(line)
+    return exit_code([judged.overall])
 
 
 @click.command("report")
@@ -134,18 +127,20 @@ def show_command(*, run: str, root: str, as_json: bool) -> int:
 @root_option
 @json_option
 def report_command(*, run: str, root: str, as_json: bool) -> int:
-    """Write report.html, junit.xml and summary.json of a run (default: the latest) again."""
+    """Judge a run (default: the latest) and write its report.html, junit.xml and summary.json again."""
     paths, manifest = _open(root, run)
-    results = _complete(paths, manifest)
-    write_reports(paths, manifest, results)
+    judged = _judge(paths, manifest)
+    write_reports(paths, manifest, judged.results)
+    code = exit_code([judged.overall])
     if as_json:
         written = {"report": paths.report, "junit": paths.junit, "summary": paths.summary}
-        status = whole(result.status for result in results)
-        told = {"run_id": manifest.run_id, "status": status.value, "exit_code": int(exit_code([status]))}
+        told = {"run_id": manifest.run_id, "status": judged.overall.value, "exit_code": int(code)}
         click.echo(json.dumps({**told, **{name: str(path) for name, path in written.items()}}, indent=1))
     else:
         click.echo(str(paths.report))
-    return exit_code([whole(result.status for result in results)])
+        for line in judged.differences():
+            click.echo(line)
+    return code
 
 
 def _open(root: str, run: str) -> tuple[RunPaths, RunManifest]:
@@ -153,22 +148,40 @@ def _open(root: str, run: str) -> tuple[RunPaths, RunManifest]:
     return paths, load_manifest(paths)
 
 
-def _complete(paths: RunPaths, manifest: RunManifest) -> list[RungResult]:
-    """Recorded results, with rungs that have none judged from their evidence (a killed climb left them so)."""
-    try:
-        recorded = load_results(paths, manifest)
-    except EvidenceError as error:
-        raise RunNotFoundError(
-            f"a recorded result is damaged: {error}",
-            next_action=f"judge the evidence itself: surefoot judge {paths.folder}",
-        ) from error
-    if len(recorded) == len(manifest.inputs.ladder.rungs):
-        return list(recorded.values())
-    return [recorded.get(name, result) for name, result in Judge(paths, manifest, RUNGS).run().items()]
+@dataclass(frozen=True)
+class _Judged:
+    """What a run's evidence shows today, beside what was recorded of it."""
+
+    results: list[RungResult]
+    recorded: dict[str, RungResult]
+    unreadable: str
+    """Why the recorded results cannot be read; empty when they can."""
+
+    @property
+    def overall(self) -> Status:
+        return whole(result.status for result in self.results)
+
+    @property
+    def different(self) -> list[str]:
+        return [result.rung for result in self.results if self.recorded.get(result.rung) != result]
+
+    def differences(self) -> list[str]:
+        """A line for each result that is not the recorded one."""
+        if self.unreadable:
+            return [f"the recorded results cannot be read ({self.unreadable}); judged from evidence alone"]
+        now = {result.rung: result.status for result in self.results}
+        before = {rung: self.recorded[rung].status if rung in self.recorded else "not recorded" for rung in now}
+        return [f"differs from the recorded result: {rung}: {before[rung]} → {now[rung]}" for rung in self.different]
+
+    def summary(self, manifest: RunManifest) -> dict[str, Any]:
+        return {**summary(manifest, self.results), "differs_from_recorded": self.different}
 
 
-def _recorded(paths: RunPaths, manifest: RunManifest) -> tuple[dict[str, RungResult], list[str]]:
+def _judge(paths: RunPaths, manifest: RunManifest) -> _Judged:
+    """Judge every rung from its evidence. Of the recorded results only one thing counts: what was not asked for."""
     try:
-        return load_results(paths, manifest), []
+        recorded, unreadable = load_results(paths, manifest), ""
     except EvidenceError as error:
-        return {}, [f"the recorded results cannot be read ({error}); judged from evidence alone"]
+        recorded, unreadable = {}, str(error)
+    skipped = frozenset(name for name, result in recorded.items() if result.status is Status.SKIPPED)
+    return _Judged(list(Judge(paths, manifest, RUNGS).run(skipped).values()), recorded, unreadable)

@@ -72,6 +72,13 @@ def climbing(paths: RunPaths, *, take_over: bool = False) -> Iterator[None]:
                 paths.owner.unlink()
 
 
+def refuse_if_climbed(paths: RunPaths) -> None:
+    """Raises RequestError while another process may climb this run: its inputs are not changed under it."""
+    owner = _owner(paths.owner)
+    if owner is not None and owner.may_live() and (owner.elsewhere or owner.pid != os.getpid()):
+        raise _refusal(owner, f"the inputs of run {paths.folder.name!r} cannot be changed: it is being climbed")
+
+
 def _claim(path: Path, mine: Owner, what: str, *, take_over: bool) -> None:
     own = path.with_name(f".{path.name}.{mine.pid}.{secrets.token_hex(4)}")
     write_record(own, mine)

@@ -12,6 +12,7 @@ from pathlib import Path
 import surefoot
 from surefoot.files import tree_digest, tree_files
 from surefoot.model.base import Record
+from surefoot.model.run import RunInputs
 
 
 @dataclass(frozen=True)
@@ -58,13 +59,23 @@ def build(configuration: Mapping[str, Record]) -> Package:
     """The running code and this configuration (name → record)."""
     source = Path(surefoot.__file__).parent
     code = _code()
-    config: dict[str, Path | bytes] = {}
+    return Package(
+        code=Tree({name: source / name.removeprefix("src/surefoot/") for name in code}, code),
+        configuration=configuration_tree(configuration),
+    )
+
+
+def configuration_tree(configuration: Mapping[str, Record]) -> Tree:
+    """``config/NAME.json`` for each record."""
+    files: dict[str, Path | bytes] = {}
     digests = {}
     for name, record in configuration.items():
         data = (json.dumps(record.canonical(), indent=1, sort_keys=True) + "\n").encode()
-        config[f"config/{name}.json"] = data
+        files[f"config/{name}.json"] = data
         digests[f"config/{name}.json"] = hashlib.sha256(data).hexdigest()
-    return Package(
-        code=Tree({name: source / name.removeprefix("src/surefoot/") for name in code}, code),
-        configuration=Tree(config, digests),
-    )
+    return Tree(files, digests)
+
+
+def configuration_of(inputs: RunInputs) -> dict[str, Record]:
+    """The four records that are pushed beside the code, by name."""
+    return {"cluster": inputs.cluster, "ladder": inputs.ladder, "recipe": inputs.recipe, "policy": inputs.policy}

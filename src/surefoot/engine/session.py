@@ -10,6 +10,7 @@ from typing import Any
 
 from surefoot.connection.base import Connection
 from surefoot.connection.local import LocalConnection
+from surefoot.engine.claims import refuse_if_climbed
 from surefoot.engine.climb import Climb
 from surefoot.engine.inputs import differences
 from surefoot.engine.package import Package
@@ -163,6 +164,7 @@ def resume(run_paths: RunPaths, chosen: Chosen) -> Session:
     if old.code_digest != inputs.code_digest:
         changes.append(f"code: {old.code_digest[:12]} → {inputs.code_digest[:12]}")
     if changes:
+        refuse_if_climbed(run_paths)
         save_inputs(run_paths, manifest, chosen.sources)
     return Session(manifest, root, run_paths, package, tuple(changes))
 

@@ -81,6 +81,9 @@ def said(evidence: EvidenceSet, job: str, kind: type[R], *, any_code: bool = Fal
         earliest, latest = done.started_at - CLOCK_SLACK_S, done.ended_at + CLOCK_SLACK_S
         if not earliest <= report.started_at <= report.ended_at <= latest:
             raise EvidenceError("the rank's times lie outside its job's", file=file)
+        ended_on = next((rank.host for rank in done.ranks if rank.rank == report.rank), None)
+        if report.host != ended_on:
+            raise EvidenceError(f"says host {report.host!r}, and the job that it ended on {ended_on!r}", file=file)
         data = parse_record(kind, report.data, file=file)
         if data.rank != report.rank:
             raise EvidenceError(f"holds the data of rank {data.rank}", file=file)
