@@ -119,6 +119,21 @@ def test_a_rung_that_passed_is_run_again_when_asked(tmp_path: Path) -> None:
     assert attempts(session.run_paths) == {"runner": 1, "sync": 2, "scheduler": 1, "precheck": 1}
 
 
+def test_code_that_somebody_removed_is_sent_again(tmp_path: Path) -> None:
+    session = new_session(tmp_path)
+    climb(session, toys(precheck="raise SystemExit(1)"))
+    code = session.root.pushed(session.manifest.inputs.code_digest)
+    assert not code.exists(), "the toy ladder pushes nothing by itself"
+    notes: list[str] = []
+    climb(
+        resume(session.run_paths, chosen(tmp_path)),
+        toys(),
+        emit=lambda e: notes.append(e.text) if isinstance(e, Note) else None,
+    )
+    assert (code / "src/surefoot/node/rank.py").is_file()
+    assert any("sent again" in note for note in notes)
+
+
 def test_ranks_that_say_that_the_machinery_broke_are_an_error_not_a_failure(tmp_path: Path) -> None:
     results = climb(new_session(tmp_path), toys(runner="raise SystemExit(4)", sync="raise SystemExit(1)"))
     assert results["runner"].status is Status.ERROR

@@ -14,7 +14,7 @@ from surefoot.engine import package
 from surefoot.engine.inputs import changed, differences, only_below
 from surefoot.engine.planning import Planner
 from surefoot.engine.store import Attempt, load_attempt
-from surefoot.errors import EvidenceError
+from surefoot.errors import EvidenceError, RequestError
 from surefoot.evidence import EvidenceSet
 from surefoot.model.check import Check, Evidence
 from surefoot.model.ladder import AnyRung
@@ -135,7 +135,7 @@ def _belongs(planner: Planner, spec: AnyRung, attempt: Attempt, needs: Mapping[s
     other_code = manifest.inputs.code_digest != package.code_digest()
     try:
         again = planner.plan(spec, attempt.number, needs, plan.nonce)
-    except (EvidenceError, KeyError) as error:
+    except (EvidenceError, RequestError, KeyError) as error:
         problems = [f"cannot be planned again: {error}"]
     else:
         problems = [f"{name} changed" for name in changed(plan.inputs, again.inputs)]

@@ -157,68 +157,6 @@ def _damaged(paths: RunPaths, problem: str) -> RunNotFoundError:
     )
 
 
-def _cannot_make(folder: Path, error: OSError) -> StorageError:
-    return StorageError(
-        f"cannot make {folder}: {error.strerror or error}", next_action="give a root that can be written: --root DIR"
-    )
-
-
-def _user() -> str:
-    """Name of who runs this; the number where the number has no name (a container with a user of its own)."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
-
-
-def save_inputs(paths: RunPaths, manifest: RunManifest, sources: Mapping[str, str]) -> None:
-    """The user's files, then the manifest."""
-    for name, text in sources.items():
-        write_atomic(paths.inputs / name, text)
-    write_record(paths.manifest, manifest)
-
-
-def find_run(root: RootPaths, reference: str) -> RunPaths:
-    """A run by id, unique prefix, ``latest``, or path of its folder. Raises RunNotFoundError."""
-    with contextlib.suppress(OSError, ValueError):  # what cannot be a path is looked for as an id
-        if reference and (Path(reference) / "run.json").is_file():
-            return RunPaths(Path(reference).resolve())
-    names = sorted(p.parent.name for p in root.runs.glob("*/run.json")) if root.runs.is_dir() else []
-    if reference == "latest" and names:
-        return root.run(max(names, key=lambda n: ((root.run(n).manifest).stat().st_ctime, n)))
-    matching = [name for name in names if name == reference]
-    matching = matching or [name for name in names if reference and name.startswith(reference)]
-    if len(matching) == 1:
-        return root.run(matching[0])
-    if len(matching) > 1:
-        raise RunNotFoundError(
-            f"{reference!r} fits {len(matching)} runs: {', '.join(matching[-8:])}",
-            next_action="name one of them in full",
-        )
-    near = difflib.get_close_matches(reference, names, 3)
-    known = f"runs there: {', '.join(names[-5:])}" if names else "there are no runs there"
-    known = f"nearest: {', '.join(near)}" if near else known
-    raise RunNotFoundError(
-        f"no run {reference!r} under {root.runs}",
-        next_action=f"{known}; another root is given with --root DIR",
-    )
-
-
-def load_manifest(paths: RunPaths) -> RunManifest:
-    """The manifest of a run. Raises RunNotFoundError when it is missing, damaged, or contradicts itself."""
-    try:
-        manifest = read_record(RunManifest, paths.manifest)
-        if configuration_tree(configuration_of(manifest.inputs)).digest != manifest.inputs.configuration_digest:
-            raise EvidenceError(
-                "its cluster, ladder, recipe or policy is not the one whose digest it records", file=paths.manifest.name
-            )
-    except EvidenceError as error:
-        raise RunNotFoundError(
-            f"{paths.manifest}: {error}", next_action="the run's manifest is damaged: climb anew; its evidence is kept"
-        ) from error
-    return manifest
-
-
 def load_results(paths: RunPaths, manifest: RunManifest) -> dict[str, RungResult]:
     """Recorded results by rung, in ladder order; rungs without one are left out. Raises EvidenceError."""
     return {

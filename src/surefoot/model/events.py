@@ -80,9 +80,9 @@ _ADAPTER: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator=
 def event_line(event: Event) -> str:
     """One line of ``events.jsonl``, without LF.
 
-    The checks, measurements and details of an ended rung are left out: they stand in its ``result.json``.
+    The measurements and details of an ended rung are left out: they stand in its ``result.json``.
     """
-    leave_out = {"result": {"judgement": {"checks", "measurements", "details"}}} if event.kind == "rung_ended" else None
+    leave_out = {"result": {"judgement": {"measurements", "details"}}} if event.kind == "rung_ended" else None
     return event.model_dump_json(exclude=leave_out)
 
 

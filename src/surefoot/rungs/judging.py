@@ -71,24 +71,28 @@ def said(evidence: EvidenceSet, job: str, kind: type[R], *, any_code: bool = Fal
     begin = max(_OLDEST_TIME, submitted.submitted_at - CLOCK_SLACK_S)
     if submitted.submitted_at < _OLDEST_TIME or not begin <= done.started_at <= done.ended_at:
         raise EvidenceError("the job's times contradict: submitted ≤ started ≤ ended does not hold", file=done_file)
-    found = []
-    for report in reports:
-        file = evidence.rank_file(job, report.rank)
-        if report.job_id != submitted.id:
-            raise EvidenceError(f"is of job id {report.job_id}, not {submitted.id}", file=file)
-        if report.pid < 1 or not report.host:
-            raise EvidenceError(f"host {report.host!r}, pid {report.pid}: no such process", file=file)
-        earliest, latest = done.started_at - CLOCK_SLACK_S, done.ended_at + CLOCK_SLACK_S
-        if not earliest <= report.started_at <= report.ended_at <= latest:
-            raise EvidenceError("the rank's times lie outside its job's", file=file)
-        ended_on = next((rank.host for rank in done.ranks if rank.rank == report.rank), None)
-        if report.host != ended_on:
-            raise EvidenceError(f"says host {report.host!r}, and the job that it ended on {ended_on!r}", file=file)
-        data = parse_record(kind, report.data, file=file)
-        if data.rank != report.rank:
-            raise EvidenceError(f"holds the data of rank {data.rank}", file=file)
-        found.append(Said(report=report, data=data, file=file))
-    return tuple(found)
+    return tuple(
+        _one(report, kind, file=evidence.rank_file(job, report.rank), submitted=submitted, done=done)
+        for report in reports
+    )
+
+
+def _one(report: RankReport, kind: type[R], *, file: str, submitted: Job, done: JobDone) -> Said[R]:
+    """One rank's report, held against its job. Raises EvidenceError."""
+    if report.job_id != submitted.id:
+        raise EvidenceError(f"is of job id {report.job_id}, not {submitted.id}", file=file)
+    if report.pid < 1 or not report.host:
+        raise EvidenceError(f"host {report.host!r}, pid {report.pid}: no such process", file=file)
+    earliest, latest = done.started_at - CLOCK_SLACK_S, done.ended_at + CLOCK_SLACK_S
+    if not earliest <= report.started_at <= report.ended_at <= latest:
+        raise EvidenceError("the rank's times lie outside its job's", file=file)
+    ended_on = next((rank.host for rank in done.ranks if rank.rank == report.rank), None)
+    if report.host != ended_on:
+        raise EvidenceError(f"says host {report.host!r}, and the job that it ended on {ended_on!r}", file=file)
+    data = parse_record(kind, report.data, file=file)
+    if data.rank != report.rank:
+        raise EvidenceError(f"holds the data of rank {data.rank}", file=file)
+    return Said(report=report, data=data, file=file)
 
 
 def decide(
