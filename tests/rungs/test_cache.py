@@ -12,6 +12,7 @@ import staged_run
 from surefoot.engine.inputs import changed, configuration_digests
 from surefoot.errors import EvidenceError, RequestError
 from surefoot.files import sha256_file
+from surefoot.model.recipe import TaskSource
 from surefoot.model.status import Status
 from surefoot.rungs.cache import staged_assets
 
@@ -88,6 +89,21 @@ def test_a_changed_shipped_file_fails_even_when_everything_agrees_on_it(tmp_path
     run.plan.expect["shipped"]["base"] = {"source": OTHER, "staged": OTHER}
     assert digest != OTHER
     assert run.failed() == {"cache.base.shipped"}
+
+
+def test_one_question_under_two_ids_is_no_two_items(tmp_path: Path) -> None:
+    rows = [
+        {"id": f"q{n}", "category": "c", "prompt": prompt, "answer": "a", "scorer": "exact"}
+        for n, prompt in enumerate(["What is it?", "what  is\u200b IT?", "Who is it?"])
+    ]
+    twice = tmp_path / "twice.jsonl"
+    twice.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "run").mkdir()
+    source = TaskSource(source=f"path:{twice}")
+    run = staged_run.cached(tmp_path / "run", recorded.demo_recipe().model_copy(update={"evaluate": source}))
+    check = next(c for c in run.judge().checks if c.id == "cache.evaluation_distinct")
+    assert (check.status, check.actual) == (Status.FAILED, 1)
+    assert "q1 = q0" in check.evidence[0].text
 
 
 def test_an_evaluation_prompt_among_the_training_rows_fails(run: recorded.Recorded) -> None:

@@ -60,6 +60,19 @@ def test_too_little_of_something_fails(good: View, group: dict[str, Any], check:
     assert failed(RUNG, declared(good, group)) == {check}
 
 
+def test_a_cluster_of_more_nodes_than_answered_is_not_proved(good: View) -> None:
+    view = declared(good, {"count": 1000})
+    assert failed(RUNG, view) == {"precheck.group.here"}
+    assert status_of(RUNG, view) is Status.INCONCLUSIVE
+
+
+def test_a_group_that_nobody_looked_at_is_not_proved(good: View) -> None:
+    data = good.inputs.cluster.canonical()
+    data["node_groups"].append({"name": "big", "count": 8, "gpus_per_node": 8, "min_cpus": 100})
+    view = replace(good, inputs=good.inputs.model_copy(update={"cluster": Cluster.model_validate(data)}))
+    assert "precheck.group.big" in failed(RUNG, view)
+
+
 def test_a_missing_gpu_and_driver_fail(good: View) -> None:
     view = fact(fact(good, "driver", None), "torch_gpus", [])
     missing = {
@@ -167,5 +180,6 @@ def test_a_node_is_compared_with_the_group_that_it_fits(good: View) -> None:
     data["node_groups"].insert(0, {**data["node_groups"][0], "name": "giants", "min_cpus": 4096})
     inputs = good.inputs.model_copy(update={"cluster": Cluster.model_validate(data)})
     judgement = judged(RUNG, replace(good, inputs=inputs))
-    assert all(check.status is Status.PASSED for check in judgement.checks)
+    not_passed = {check.id for check in judgement.checks if check.status is not Status.PASSED}
+    assert not_passed == {"precheck.group.giants"}, "of the giants nobody answered"
     assert judgement.details["nodes"][0]["group"] == "here"

@@ -19,7 +19,7 @@ from surefoot.engine.package import Package
 from surefoot.engine.planning import Planner
 from surefoot.engine.store import load_attempt, read_record, write_record
 from surefoot.engine.watch import JobWatch
-from surefoot.errors import EvidenceError, SurefootError
+from surefoot.errors import EvidenceError, RequestError, SurefootError
 from surefoot.evidence import EvidenceSet
 from surefoot.model.events import Event, Note, RungEnded, RungStarted
 from surefoot.model.ladder import AnyRung
@@ -163,6 +163,9 @@ class Climb:
         planner = Planner(self.manifest, self.root, self.rungs)
         try:
             plan = planner.plan(spec, number, evidence)
+        except RequestError as error:
+            reason = f"what is asked cannot be done: {error}"
+            return without_evidence(rung, spec, Status.INCONCLUSIVE, reason, attempt=number)
         except (SurefootError, KeyError) as error:
             return without_evidence(rung, spec, Status.ERROR, f"cannot be planned: {error}", attempt=number)
         self._push_again()

@@ -81,7 +81,7 @@ class Storage(NodeRungSpec):
     """Shared storage holds what is written, atomically, for every rank."""
 
     rung: Literal["storage"]
-    file_size: Size = Field(default=64 * 1024**2, ge=1)
+    file_size: Size = Field(default=64 * 1024**2, ge=4096)
     """Bytes each rank writes and reads back; ``64MiB`` is understood."""
     min_write_mb_s: float = Field(default=1.0, ge=0)
     """Floor for streaming writes with fsync, decimal MB/s for each rank."""
@@ -115,9 +115,9 @@ class Compute(NodeRungSpec):
     """Every device multiplies matrices right, at a known speed."""
 
     rung: Literal["compute"]
-    matrix_size: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
+    matrix_size: Annotated[int, Field(ge=64)] | Literal["auto"] = "auto"
     """Side of the square product; ``auto``: 1024 on a CPU, 8192 on a GPU."""
-    seconds: float = Field(default=2.0, gt=0)
+    seconds: float = Field(default=2.0, ge=0.1)
     """How long each dtype is sustained."""
     max_spread: float = Field(default=0.5, gt=0)
     """(fastest - slowest) / fastest over like devices that still counts as alike."""

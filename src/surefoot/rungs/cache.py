@@ -158,7 +158,13 @@ class CacheRung(Rung[CacheSpec, Facts]):
         """Every digest recomputed, every node compared, the overlap counted again."""
         assets = facts.staged.data.items()
         checks = [check for name, asset in assets for check in _asset_checks(name, asset, facts, view)]
-        checks += [_complete(facts.staged, view), _distinct(facts, view), _overlap(facts, view), _dropped(facts, view)]
+        checks += [
+            _complete(facts.staged, view),
+            _distinct(facts, view),
+            _overlap(facts, view),
+            _repeated(facts, view),
+            _dropped(facts, view),
+        ]
         base, train, evaluate = (asset for _, asset in assets)
         return Judgement(
             checks=tuple(checks),
@@ -341,8 +347,24 @@ def _overlap(facts: Facts, view: View) -> Check:
         unit="rows",
         evidence=tuple(evidence),
         derivation=f"{len(facts.prompts.train)} training prompts against {len(facts.prompts.evaluate)} evaluation "
-        "prompts; white space and case do not tell two prompts apart",
+        "prompts; white space, case and invisible characters do not tell two prompts apart",
         next_action=f"take these rows out of the training data, or let the recipe say overlap: drop: {shorten(shared)}",
+    )
+
+
+def _repeated(facts: Facts, view: View) -> Check:
+    first: dict[str, str] = {}
+    again = [f"{name} = {first[key]}" for name, key in facts.prompts.evaluate if first.setdefault(key, name) != name]
+    return decide(
+        "cache.evaluation_distinct",
+        "no evaluation prompt stands twice: as many items as there are questions",
+        not again,
+        expected=0,
+        actual=len(again),
+        unit="rows",
+        evidence=(view.evidence.ref(PROMPTS, text=shorten(again)),),
+        derivation=f"{len(facts.prompts.evaluate)} evaluation prompts, compared as for the overlap",
+        next_action=f"take the repeated rows out of the evaluation data: {shorten(again)}",
     )
 
 

@@ -71,7 +71,7 @@ class Precheck(Rung[PrecheckSpec, tuple[Said[Probed], ...]]):
     def judge(self, facts: tuple[Said[Probed], ...], view: View) -> Judgement:
         cluster = view.inputs.cluster
         nodes = [_fitting(node, cluster, view) for node in facts]
-        checks = [_distinct(facts, view)]
+        checks = [_distinct(facts, view), *_groups(nodes, cluster, view)]
         for node in nodes:
             checks += _node_checks(node, cluster, view)
         return Judgement(
@@ -138,6 +138,31 @@ def _distinct(nodes: tuple[Said[Probed], ...], view: View) -> Check:
         evidence=tuple(view.evidence.ref(node.file, text=node.report.host) for node in nodes),
         next_action="two probes ran on one node: look at the scheduler rung and at nodes that are down",
     )
+
+
+def _groups(nodes: list[Node], cluster: Cluster, view: View) -> list[Check]:
+    """One check for each group of the cluster file: as many of its nodes answered as it declares."""
+    checks = []
+    for group in cluster.node_groups:
+        answered = [node for node in nodes if node.group == group]
+        whole = len(answered) == group.count
+        seen = answered or nodes
+        checks.append(
+            Check(
+                id=f"precheck.group.{group.name}",
+                claim=f"every node of group {group.name} that the cluster file declares answered",
+                status=Status.PASSED if whole else Status.INCONCLUSIVE,
+                expected=group.count,
+                actual=len(answered),
+                unit="nodes",
+                evidence=tuple(view.evidence.ref(node.said.file, text=node.said.report.host) for node in seen),
+                derivation=f"count of group {group.name} in cluster {cluster.name}",
+                next_action=""
+                if whole
+                else f"set `nodes` of the precheck rung to {cluster.nodes}, or correct `count` in the cluster file",
+            )
+        )
+    return checks
 
 
 def _fitting(node: Said[Probed], cluster: Cluster, view: View) -> Node:

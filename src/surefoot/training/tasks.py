@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -47,8 +48,13 @@ def read_tasks(folder: Path) -> tuple[Task, ...]:
 
 
 def prompt_key(prompt: str) -> str:
-    """Digest by which two prompts count as the same: white space and case do not tell them apart."""
-    return hashlib.sha256(" ".join(prompt.casefold().split()).encode()).hexdigest()[:24]
+    """Digest by which two prompts count as the same.
+
+    White space, case, compatibility forms (NFKC) and characters that nobody sees (Unicode category
+    Cf: zero-width space, soft hyphen) do not tell them apart.
+    """
+    visible = "".join(c for c in unicodedata.normalize("NFKC", prompt) if unicodedata.category(c) != "Cf")
+    return hashlib.sha256(" ".join(visible.casefold().split()).encode()).hexdigest()[:24]
 
 
 def keys_digest(rows: Iterable[tuple[str, str]]) -> str:
