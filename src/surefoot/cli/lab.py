@@ -13,6 +13,8 @@ import click
 from surefoot.cli.options import json_option
 from surefoot.errors import RequestError
 from surefoot.lab import lifecycle, machine
+from surefoot.lab.breaking import break_lab, mend_lab
+from surefoot.lab.faults import FAULTS
 from surefoot.lab.hosts import enter_command
 from surefoot.lab.places import DEFAULT_HOME, HOME_VARIABLE, LabHome, lab_home
 from surefoot.lab.spec import CLIMBER, HEAD, MAX_NODES, LabSpec, Tier, address
@@ -27,6 +29,12 @@ _HOME = click.option(
 
 def _say(text: str) -> None:
     click.echo(f"surefoot lab: {text}", err=True)
+
+
+def _fault_list() -> str:
+    """The faults for ``--help``, as click prints them line by line."""
+    lines = (f"  {name:<18} {fault.where}  {fault.what.partition(':')[0]}" for name, fault in FAULTS.items())
+    return "\b\nFaults:\n" + "\n".join(lines)
 
 
 @click.group("lab")
@@ -205,3 +213,35 @@ def _check_host(state: LabState, host: str) -> None:
         raise RequestError(
             f"the lab {state.spec.name!r} has no host {host!r}", next_action=f"hosts: {', '.join(state.spec.hosts)}"
         )
+
+
+@lab_command.command("break", epilog=_fault_list())
+@_NAME
+@_HOME
+@click.option("--set", "setting", metavar="VALUE", help="A fault's rate or offset, where it has one.")
+@click.argument("fault")
+@click.argument("host", required=False)
+def break_command(*, name: str, home: str, fault: str, host: str | None, setting: str | None) -> int:
+    """Break something on purpose: put FAULT on HOST (default: the first it goes with)."""
+    machine.require_root()
+    broken, where = break_lab(lab_home(home), name, fault, host, setting)
+    click.echo(f"{fault} on {where}: {broken.what}.")
+    click.echo(f"  seen: {broken.seen}")
+    click.echo(f"  undone by: surefoot lab mend --name {name}")
+    return 0
+
+
+@lab_command.command("mend")
+@_NAME
+@_HOME
+@json_option
+def mend_command(*, name: str, home: str, as_json: bool) -> int:
+    """Undo all that was broken, and prove that the lab is whole. Exit 1 where a proof fails."""
+    machine.require_root()
+    proofs = mend_lab(lab_home(home), name, _say)
+    if as_json:
+        click.echo(json.dumps([dataclasses.asdict(proof) for proof in proofs], indent=1))
+    else:
+        for proof in proofs:
+            click.echo(f" {'✓' if proof.holds else '✗'} {proof.claim:<12} {proof.found}")
+    return 0 if all(proof.holds for proof in proofs) else 1

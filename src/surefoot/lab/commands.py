@@ -13,14 +13,17 @@ _SHOWN = 600
 
 
 def run(
-    argv: Sequence[str], *, timeout_s: float = 60, check: bool = True, text_in: str | None = None, next_action: str = ""
+    argv: Sequence[str], *, timeout_s: float = 60, check: bool = True, name: str = "", next_action: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Run one command to its end. Raises MachineryError when it can't, takes too long, or fails and `check` is set."""
+    """Run one command to its end. Raises MachineryError when it can't, takes too long, or fails and `check` is set.
+
+    `name` stands for the command in errors, where the whole of it would tell people less.
+    """
+    shown = name or _shown(argv)
     try:
         done = subprocess.run(
             list(argv),
-            input=text_in,
-            stdin=subprocess.DEVNULL if text_in is None else None,
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             errors="replace",
@@ -30,11 +33,11 @@ def run(
     except OSError as error:
         raise MachineryError(f"cannot run {argv[0]!r}: {error.strerror or error}", next_action=next_action) from error
     except subprocess.TimeoutExpired as error:
-        raise MachineryError(f"no end after {timeout_s:.0f} s: {_shown(argv)}", next_action=next_action) from error
+        raise MachineryError(f"{shown}: no end after {timeout_s:.0f} s", next_action=next_action) from error
     if check and done.returncode != 0:
         said = (done.stderr.strip() or done.stdout.strip())[-_SHOWN:]
         raise MachineryError(
-            f"exit {done.returncode} of {_shown(argv)}" + (f": {said}" if said else ""), next_action=next_action
+            f"{shown}: exit {done.returncode}" + (f": {said}" if said else ""), next_action=next_action
         )
     return done
 

@@ -102,7 +102,8 @@ def enter_command(state: LabState, host: str, argv: Sequence[str], *, user: str 
     user_home = "/root" if user == "root" else f"/home/{user}"
     return [
         *("nsenter", f"--target={inside}", "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root"),
-        *("--wd=/", "env", "-i", f"PATH={_PATH}", f"HOME={user_home}", "LANG=C.UTF-8"),
+        # nsenter --wd would open the folder on this machine, outside of the host's root.
+        *("env", "-i", "-C", user_home, f"PATH={_PATH}", f"HOME={user_home}", "LANG=C.UTF-8"),
         *(f"TERM={os.environ.get('TERM', 'dumb')}", *account, *argv),
     ]
 
@@ -111,7 +112,7 @@ def on_host(
     state: LabState, host: str, argv: Sequence[str], *, timeout_s: float = 30, check: bool = True, user: str = "root"
 ) -> subprocess.CompletedProcess[str]:
     """Run a command on a host to its end. Raises MachineryError as `commands.run` does."""
-    return run(enter_command(state, host, argv, user=user), timeout_s=timeout_s, check=check)
+    return run(enter_command(state, host, argv, user=user), timeout_s=timeout_s, check=check, name=f"{host}: {argv[0]}")
 
 
 def script_on_host(

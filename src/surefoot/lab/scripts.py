@@ -23,10 +23,26 @@ set -eu
 root=$1 host=$2 shared=$3 init=$4; shift 4
 hostname "$host"
 cd "$root"
-mount --rbind /dev dev
+# A /dev of its own: devices made on the host must not appear on this machine.
+mount -t tmpfs -o mode=755,size=1m tmpfs dev
+mkdir dev/pts dev/shm
+mount -t devpts -o newinstance,ptmxmode=0666,mode=620 devpts dev/pts
+for device in null:3 zero:5 full:7 random:8 urandom:9; do
+    mknod -m 666 "dev/${device%:*}" c 1 "${device#*:}"
+done
+mknod -m 666 dev/tty c 5 0
+ln -s pts/ptmx dev/ptmx
+ln -s /proc/self/fd dev/fd
+for stream in 0:stdin 1:stdout 2:stderr; do ln -s "/proc/self/fd/${stream%:*}" "dev/${stream#*:}"; done
+# What of this machine can be seen through them can't be written.
 mount -t proc proc proc
-mount -t sysfs sysfs sys
+mount --bind proc/sys proc/sys
+mount -o remount,bind,ro proc/sys
+mount -t sysfs -o ro sysfs sys
 mount --rbind /sys/fs/cgroup sys/fs/cgroup
+cut -d " " -f 5 /proc/self/mountinfo | grep "^$root/sys/fs/cgroup" | while read -r point; do
+    mount -o remount,bind,ro "$point"
+done
 for place in run tmp dev/shm; do mount -t tmpfs -o mode=1777,size=10% tmpfs "$place"; done
 chmod 755 run
 mkdir -p ".$shared" home
