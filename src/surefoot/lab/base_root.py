@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from surefoot.errors import MachineryError
-from surefoot.files import write_atomic
+from surefoot.files import sha256_file, write_atomic
 from surefoot.lab.commands import remove_tree, run
 from surefoot.lab.places import LabHome
 from surefoot.lab.spec import CLIMBER, CLIMBER_UID
-from surefoot.lab.state import locked
+from surefoot.lab.state import load, locked
 from surefoot.model.base import digest_of
 from surefoot.scheduler.processes import start_ticks
 
@@ -24,13 +25,17 @@ PACKAGES = (
     *("python3", "python3-venv", "python3-apt"),
     *("munge", "slurm-client", "slurmd", "slurmctld", "slurmdbd", "slurmrestd"),
     *("slurm-wlm-jwt-plugin", "slurm-wlm-mysql-plugin", "mariadb-server"),
-    "faketime",  # a host's clock cannot be set apart from this machine's: see the fault clock-off
+    "tcc",  # a small C compiler, for the library behind the fault clock-off
 )
 RESTD = "slurmrestd"
 """The user that slurmrestd runs as: it refuses root and SlurmUser."""
 RESTD_UID = 2002
 
-_REVISION = 1
+CLOCK_LIBRARY = "/usr/local/lib/lab-clock.so"
+"""Preloaded by the fault clock-off; made from clock.c when the base root is built."""
+
+_CLOCK_SOURCE = Path(__file__).with_name("clock.c")
+_REVISION = 2
 """Raise it when `_settle` changes: a base root of another revision is another one."""
 
 _DISABLED = (
@@ -48,7 +53,9 @@ _FORWARDED = ("Acquire::Check-Valid-Until", "Acquire::Check-Date", "Acquire::htt
 
 def base_key(mirror: str) -> str:
     """Name of the base root that this version of Surefoot builds: the digest of what goes into it."""
-    return digest_of({"suite": SUITE, "packages": PACKAGES, "revision": _REVISION, "mirror": mirror})[:12]
+    clock = sha256_file(_CLOCK_SOURCE)
+    parts = {"suite": SUITE, "packages": PACKAGES, "revision": _REVISION, "clock": clock, "mirror": mirror}
+    return digest_of(parts)[:12]
 
 
 def build_command(target: Path, mirror: str, apt_options: dict[str, str]) -> list[str]:
@@ -82,6 +89,7 @@ def ensure_base(home: LabHome, mirror: str, say: Callable[[str], None]) -> str:
             say(f"building the base root (Debian {SUITE} with Slurm, once)")
             _build(home, key, mirror)
             say(f"base root built in {json.loads(record.read_text())['seconds']:.0f} s")
+            _remove_unused(home, key)
     return key
 
 
@@ -116,6 +124,9 @@ def _settle(root: Path) -> None:
     for key in (root / "etc/ssh").glob("ssh_host_*"):
         key.unlink()
     (root / "etc/munge/munge.key").unlink(missing_ok=True)
+    shutil.copyfile(_CLOCK_SOURCE, root / "usr/local/src/lab-clock.c")
+    compiler = ["tcc", "-shared", "-nostdlib", "-o", CLOCK_LIBRARY, "/usr/local/src/lab-clock.c"]
+    run(["chroot", str(root), *compiler])
     _write(
         root / "etc/systemd/journald.conf.d/lab.conf",
         "[Journal]\nStorage=volatile\nRuntimeMaxUse=16M\nRateLimitBurst=0\n",
@@ -136,6 +147,15 @@ def _remove_halves(home: LabHome) -> None:
     """Base roots that an interrupted build left. The lock is held: nobody is building now."""
     for half in home.bases.glob("*.half"):
         remove_tree(half)
+
+
+def _remove_unused(home: LabHome, key: str) -> None:
+    """Base roots of other versions of Surefoot that no lab stands on."""
+    used = {key} | {load(home, name).base for name in home.names()}
+    for record in home.bases.glob("*.json"):
+        if record.stem not in used:
+            record.unlink()
+            remove_tree(record.with_suffix(""))
 
 
 def identity(root: Path, user: str) -> tuple[int, int]:

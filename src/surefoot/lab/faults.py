@@ -9,6 +9,7 @@ from typing import Literal
 
 from surefoot.errors import RequestError
 from surefoot.lab import network
+from surefoot.lab.base_root import CLOCK_LIBRARY
 from surefoot.lab.configuration import GRES_CONF, SLURM_CONF, SPOOL, gres_conf
 from surefoot.lab.hosts import script_on_host
 from surefoot.lab.places import LabPaths
@@ -16,7 +17,6 @@ from surefoot.lab.slurm import resume
 from surefoot.lab.spec import CLIMBER, HEAD, Tier
 from surefoot.lab.state import LabState
 
-_FAKETIME = "/usr/lib/$(uname -m)-linux-gnu/faketime/libfaketime.so.1"
 _STALE = "/var/lib/lab-stale"
 _EDIT = "KillWait=31"
 
@@ -144,7 +144,7 @@ FAULTS: dict[str, Fault] = {
         what="/etc/hosts gives the host's own name 127.0.1.1, as Debian's installer does",
         seen="at once: gloo tells its peers to connect to 127.0.1.1, rendezvous fails",
         where="node",
-        apply=_script(_save("/etc/hosts") + 'sed -i "1i 127.0.1.1 $(hostname)" /etc/hosts'),
+        apply=_script(_save("/etc/hosts") + r'sed -i "s/^.* $(hostname)\$/127.0.1.1 $(hostname)/" /etc/hosts'),
         mend=_script(_restore("/etc/hosts")),
         present=_true("grep -q '^127[.]0[.]1[.]1' /etc/hosts"),
     ),
@@ -176,7 +176,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "disk-full": Fault(
         what=f"{SPOOL} and /tmp lie on a full disk of 1 MiB",
-        seen="at the next batch job: it does not start, or the node is drained; programs that need /tmp fail",
+        seen="at the next batch job: it is requeued and held, the node drained: 'SlurmdSpoolDir is full'; what needs /tmp fails",
         where="node",
         apply=_script(
             f"for place in {SPOOL} /tmp; do\n"
@@ -189,18 +189,17 @@ FAULTS: dict[str, Fault] = {
         present=_true("grep -q '^lab-full ' /proc/mounts"),
     ),
     "clock-off": Fault(
-        what="every program started from now on sees another time (libfaketime; the kernel has one clock for all)",
+        what="every program started from now on sees another time (a preloaded library; the kernel has one clock for all hosts)",
         seen="date and munge at once: credentials are rewound or expired; static programs and file times keep the true time",
         where="node",
         apply=_script(
-            'echo "$1" >/etc/faketimerc\n'
-            f'library="{_FAKETIME}"\n[ -e "$library" ]\necho "$library" >/etc/ld.so.preload\n'
+            f'echo "$1" >/etc/lab-clock\n[ -e {CLOCK_LIBRARY} ]\necho {CLOCK_LIBRARY} >/etc/ld.so.preload\n'
             "for name in munge slurmd ssh; do lab-service restart $name; done",
             _setting,
         ),
         mend=_then_back_in_service(
             _script(
-                "rm -f /etc/ld.so.preload /etc/faketimerc\nfor name in munge ssh; do lab-service restart $name; done"
+                "rm -f /etc/ld.so.preload /etc/lab-clock\nfor name in munge ssh; do lab-service restart $name; done"
             )
         ),
         present=_true("[ -s /etc/ld.so.preload ]"),

@@ -93,7 +93,10 @@ def host_files(spec: LabSpec, slot: int, host: str, secrets: Secrets, who: Ident
             HostFile(scripts.INIT, scripts.INIT_PLAIN, mode=0o755),
             HostFile("/etc/lab-services", "".join(f"{name}\n" for name in services(spec.tier, host))),
         ]
-    files += [HostFile(scripts.SERVICE, scripts.SERVICE_SYSTEMD, mode=0o755), *_enabled(spec.tier, host)]
+    files += [
+        HostFile(scripts.SERVICE, scripts.SERVICE_SYSTEMD, mode=0o755),
+        *_enabled(spec.tier, host),
+    ]
     return files + (
         _head_files(secrets)
         if host == HEAD
