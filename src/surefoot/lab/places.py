@@ -26,7 +26,7 @@ from surefoot.errors import RequestError
 DEFAULT_HOME = "/var/lib/surefoot-lab"
 HOME_VARIABLE = "SUREFOOT_LAB_HOME"
 
-_HOME = re.compile(r"^/[A-Za-z0-9/._-]+$")  # overlayfs splits its options at : and ,
+_HOME = re.compile(r"/[A-Za-z0-9/._-]+")  # overlayfs splits its options at : and ,
 _MAX_HOME = 60
 
 
@@ -135,7 +135,7 @@ class LabHome:
 
 def lab_home(text: str) -> LabHome:
     """The lab's home, checked: overlayfs, ssh and sockets must be able to spell it. Raises RequestError."""
-    if not _HOME.match(text) or len(text) > _MAX_HOME or ".." in text:
+    if not _HOME.fullmatch(text) or len(text) > _MAX_HOME or ".." in text:
         raise RequestError(
             f"the lab cannot live in {text!r}: an absolute path of letters, digits, '.', '_', '-' and '/',"
             f" at most {_MAX_HOME} characters, is needed",
