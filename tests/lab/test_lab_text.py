@@ -178,9 +178,11 @@ def test_units_that_a_host_enables_are_of_packages_in_the_base_root() -> None:
 # --- commands and scripts -------------------------------------------------------------------------
 
 
-def test_the_base_root_is_built_where_no_mount_outlives_the_build() -> None:
+def test_no_mount_and_no_process_outlives_the_build_of_a_base_root() -> None:
     command = build_command(Path("/x"), "http://mirror", {"Acquire::Check-Date": "false"})
-    assert command[:5] == ["unshare", "--mount", "--propagation", "private", "--"]
+    before = command[: command.index("mmdebstrap")]
+    assert before[:4] == ["setpriv", "--pdeathsig", "KILL", "unshare"]
+    assert {"--pid", "--kill-child", "--mount", "private"} <= set(before)
     assert command[-3:] == ["bookworm", "/x", "http://mirror"]
     assert '--aptopt=Acquire::Check-Date "false"' in command
 

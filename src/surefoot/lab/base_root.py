@@ -59,9 +59,14 @@ def base_key(mirror: str) -> str:
 
 
 def build_command(target: Path, mirror: str, apt_options: dict[str, str]) -> list[str]:
-    """The command that fills `target`. In a mount namespace of its own: nothing stays mounted, however it ends."""
+    """The command that fills `target`. Pure.
+
+    It has mount and process namespaces of its own, and dies with the process that started it: nothing
+    stays mounted and nothing goes on in the background, however this ends.
+    """
     options = {"APT::Install-Recommends": "false", "Acquire::Languages": "none", **apt_options}
-    command = ["unshare", "--mount", "--propagation", "private", "--", "mmdebstrap", "--quiet", "--variant=apt"]
+    command = ["setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    command += ["--mount", "--propagation", "private", "--", "mmdebstrap", "--quiet", "--variant=apt"]
     command.append(f"--include={','.join(PACKAGES)}")
     command += [f'--aptopt={name} "{value}"' for name, value in options.items()]
     command += [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("man", "locale", "doc")]

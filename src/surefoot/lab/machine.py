@@ -17,7 +17,7 @@ PROGRAMS: dict[str, str] = {
     "tc": "iproute2",
     "nsenter": "util-linux",
     "unshare": "util-linux",
-    "setsid": "util-linux",
+    "setpriv": "util-linux",
     "socat": "socat",
     "ssh": "openssh-client",
     "ssh-keygen": "openssh-client",
