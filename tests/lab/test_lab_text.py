@@ -17,6 +17,7 @@ from surefoot.lab import configuration, scripts
 from surefoot.lab.base_root import PACKAGES, base_key, build_command
 from surefoot.lab.faults import FAULTS, chosen
 from surefoot.lab.host_files import HostFile, Identity, Secrets, host_files, services
+from surefoot.lab.machine import PACKAGES as PACKAGES_OF_THE_MACHINE
 from surefoot.lab.network import namespaces, up_commands
 from surefoot.lab.places import lab_home
 from surefoot.lab.slurm import parse_nodes
@@ -250,3 +251,21 @@ def test_an_unknown_fault_names_those_that_exist() -> None:
     with pytest.raises(RequestError) as refused:
         chosen(state(SPEC), "gremlins", None, None)
     assert all(name in refused.value.next_action for name in FAULTS)
+
+
+# --- documentation --------------------------------------------------------------------------------
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "lab.md").read_text()
+
+
+def test_the_page_lists_every_fault_with_its_place_and_setting() -> None:
+    rows = re.findall(r"^\| `([a-z-]+)` \| (head|node) \| (.*) \|$", PAGE, re.MULTILINE)
+    assert [(name, where) for name, where, _ in rows] == [(name, fault.where) for name, fault in FAULTS.items()]
+    for name, _, seen in rows:
+        assert not FAULTS[name].setting or f"`--set {FAULTS[name].setting}`" in seen, name
+
+
+def test_the_page_lists_every_package_that_a_machine_needs() -> None:
+    line = re.search(r"^apt-get install --no-install-recommends (.+)$", PAGE, re.MULTILINE)
+    assert line is not None
+    assert sorted(line[1].split()) == PACKAGES_OF_THE_MACHINE

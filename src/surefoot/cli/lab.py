@@ -110,6 +110,7 @@ def down_command(*, name: str, home: str, purge: bool) -> int:
 @json_option
 def status_command(*, name: str | None, home: str, as_json: bool) -> int:
     """Show what labs there are and how they are: exit 1 where one does not work as it should, or is broken on purpose."""
+    machine.require_root()
     place = lab_home(home)
     found = [lifecycle.status(place, each) for each in ([name] if name is not None else place.names())]
     if as_json:
