@@ -217,6 +217,13 @@ def test_all_faults_at_once_are_mended(hosts: Up) -> None:
     assert status(hosts.name)["faults"] == []
 
 
+def test_a_fault_on_all_is_on_every_node_and_mended_on_every_node(quick: Up) -> None:
+    lab("break", "loopback-name", "all", name=quick.name)
+    assert [each["host"] for each in status(quick.name, expect=1)["faults"]] == ["n1", "n2"]
+    lab("mend", name=quick.name)
+    assert status(quick.name)["faults"] == []
+
+
 def test_a_fault_is_not_put_on_a_host_twice(quick: Up) -> None:
     lab("break", "link-shaped", "n2", "--set", "1gbit", name=quick.name)
     assert "already" in lab("break", "link-shaped", "n2", name=quick.name, expect=3).stderr

@@ -216,8 +216,9 @@ def state(spec: LabSpec) -> LabState:
 
 def test_a_fault_goes_to_the_first_host_it_goes_with_and_to_no_other_kind() -> None:
     for name, fault in FAULTS.items():
-        _, host, setting = chosen(state(SPEC), name, None, None)
-        assert host == (HEAD if fault.where == "head" else "n1")
+        _, hosts, setting = chosen(state(SPEC), name, None, None)
+        assert hosts == (HEAD if fault.where == "head" else "n1",)
+        assert chosen(state(SPEC), name, "all", None)[1] == ((HEAD,) if fault.where == "head" else ("n1", "n2", "n3"))
         assert setting == fault.setting
         with pytest.raises(RequestError, match="does not go with"):
             chosen(state(SPEC), name, "n1" if fault.where == "head" else HEAD, None)
@@ -244,7 +245,7 @@ def test_a_default_setting_is_one_that_is_allowed() -> None:
 def test_a_fault_that_this_tier_does_not_have_says_which_has_it() -> None:
     with pytest.raises(RequestError, match="needs a lab of the tier hosts"):
         chosen(state(QUICK), "slurmdbd-stopped", None, None)
-    assert chosen(state(SPEC), "slurmdbd-stopped", None, None)[1] == HEAD
+    assert chosen(state(SPEC), "slurmdbd-stopped", None, None)[1] == (HEAD,)
 
 
 def test_an_unknown_fault_names_those_that_exist() -> None:

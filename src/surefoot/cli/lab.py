@@ -223,10 +223,10 @@ def _check_host(state: LabState, host: str) -> None:
 @click.argument("fault")
 @click.argument("host", required=False)
 def break_command(*, name: str, home: str, fault: str, host: str | None, setting: str | None) -> int:
-    """Break something on purpose: put FAULT on HOST (default: the first it goes with)."""
+    """Break something on purpose: put FAULT on HOST, or on all that it goes with (default: on the first)."""
     machine.require_root()
     broken, where = break_lab(lab_home(home), name, fault, host, setting)
-    click.echo(f"{fault} on {where}: {broken.what}.")
+    click.echo(f"{fault} on {', '.join(where)}: {broken.what}.")
     click.echo(f"  seen: {broken.seen}")
     click.echo(f"  undone by: surefoot lab mend --name {name}")
     return 0

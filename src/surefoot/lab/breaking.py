@@ -17,21 +17,32 @@ Say = Callable[[str], None]
 _WHOLE_S = 60.0
 
 
-def break_lab(home: LabHome, name: str, fault_name: str, host: str | None, setting: str | None) -> tuple[Fault, str]:
-    """Put a fault into a lab; the fault and its host. Raises RequestError, or MachineryError where it did not take."""
+def break_lab(
+    home: LabHome, name: str, fault_name: str, host: str | None, setting: str | None
+) -> tuple[Fault, tuple[str, ...]]:
+    """Put a fault into a lab; the fault and its hosts. `host` may be ``all``: every host that it goes with.
+
+    Raises RequestError before anything is changed, or MachineryError where it did not take.
+    """
     paths = home.lab(name)
     with locked(paths.lock, f"surefoot lab break --name {name}"):
         state = _whole(home, name)
-        fault, host, setting = chosen(state, fault_name, host, setting)
-        if any(each.fault == fault_name and each.host == host for each in state.faults):
-            raise RequestError(f"{fault_name} is on {host} already", next_action=f"surefoot lab mend --name {name}")
-        applied = AppliedFault(fault=fault_name, host=host, setting=setting, at=time.time())
-        state = save(paths, state.model_copy(update={"faults": (*state.faults, applied)}))
-        place = Place(state, paths, host, setting)
-        fault.apply(place)
-        if not fault.present(place):
-            raise MachineryError(f"{fault_name} did not take on {host}", next_action=f"surefoot lab mend --name {name}")
-    return fault, host
+        fault, hosts, setting = chosen(state, fault_name, host, setting)
+        already = [each.host for each in state.faults if each.fault == fault_name and each.host in hosts]
+        if already:
+            raise RequestError(
+                f"{fault_name} is on {', '.join(already)} already", next_action=f"surefoot lab mend --name {name}"
+            )
+        for where in hosts:
+            applied = AppliedFault(fault=fault_name, host=where, setting=setting, at=time.time())
+            state = save(paths, state.model_copy(update={"faults": (*state.faults, applied)}))
+            place = Place(state, paths, where, setting)
+            fault.apply(place)
+            if not fault.present(place):
+                raise MachineryError(
+                    f"{fault_name} did not take on {where}", next_action=f"surefoot lab mend --name {name}"
+                )
+    return fault, hosts
 
 
 def mend_lab(home: LabHome, name: str, say: Say) -> list[Proof]:

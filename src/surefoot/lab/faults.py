@@ -17,6 +17,9 @@ from surefoot.lab.slurm import resume
 from surefoot.lab.spec import CLIMBER, HEAD, Tier
 from surefoot.lab.state import LabState
 
+ALL = "all"
+"""In place of a host: every host that a fault goes with."""
+
 _STALE = "/var/lib/lab-stale"
 _EDIT = "KillWait=31"
 
@@ -142,7 +145,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "loopback-name": Fault(
         what="/etc/hosts gives the host's own name 127.0.1.1, as Debian's installer does",
-        seen="at once: gloo tells its peers to connect to 127.0.1.1, rendezvous fails",
+        seen="by the name's address, at once; gloo fails between two such hosts, one alone opens its connections itself",
         where="node",
         apply=_script(_save("/etc/hosts") + r'sed -i "s/^.* $(hostname)\$/127.0.1.1 $(hostname)/" /etc/hosts'),
         mend=_script(_restore("/etc/hosts")),
@@ -243,8 +246,8 @@ FAULTS: dict[str, Fault] = {
 """Name → fault, in the order of the documentation."""
 
 
-def chosen(state: LabState, name: str, host: str | None, setting: str | None) -> tuple[Fault, str, str]:
-    """The fault, the host and the setting that a request means. Raises RequestError saying what is allowed."""
+def chosen(state: LabState, name: str, host: str | None, setting: str | None) -> tuple[Fault, tuple[str, ...], str]:
+    """The fault, the hosts (``all`` means all it goes with) and the setting that a request means. Raises RequestError saying what is allowed."""
     if name not in FAULTS:
         raise RequestError(f"no such fault: {name!r}", next_action=f"faults: {', '.join(FAULTS)}")
     fault = FAULTS[name]
@@ -255,11 +258,13 @@ def chosen(state: LabState, name: str, host: str | None, setting: str | None) ->
         )
     possible = (HEAD,) if fault.where == "head" else state.spec.node_names
     host = host or possible[0]
-    if host not in possible:
-        raise RequestError(f"{name} does not go with the host {host!r}", next_action=f"hosts: {', '.join(possible)}")
+    if host not in (*possible, ALL):
+        raise RequestError(
+            f"{name} does not go with the host {host!r}", next_action=f"hosts: {', '.join(possible)}, or {ALL}"
+        )
     if setting is not None and not (fault.allowed and re.fullmatch(fault.allowed, setting)):
         raise RequestError(
             f"{name} does not take the setting {setting!r}",
             next_action=f"one like {fault.setting!r}" if fault.allowed else "leave --set out",
         )
-    return fault, host, setting or fault.setting
+    return fault, possible if host == ALL else (host,), setting or fault.setting
