@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from surefoot.errors import MachineryError, RequestError
-from surefoot.lab.faults import FAULTS, Fault, Place, chosen
+from surefoot.lab.faults import FAULTS, Fault, Place, chosen, register_anew
 from surefoot.lab.places import LabHome
 from surefoot.lab.prove import Proof, prove_patiently
 from surefoot.lab.slurm import resume
@@ -50,12 +50,14 @@ def mend_lab(home: LabHome, name: str, say: Say) -> list[Proof]:
     paths = home.lab(name)
     with locked(paths.lock, f"surefoot lab mend --name {name}"):
         state = _whole(home, name)
-        # A stopped controller would keep the other faults from being mended.
-        for applied in sorted(state.faults, key=lambda each: (FAULTS[each.fault].where != "head", -each.at)):
-            fault = FAULTS[applied.fault]
-            place = Place(state, paths, applied.host, applied.setting)
-            fault.mend(place)
-            if fault.present(place):
+        places = {applied: Place(state, paths, applied.host, applied.setting) for applied in reversed(state.faults)}
+        for applied, place in places.items():
+            FAULTS[applied.fault].mend(place)
+        # Once, when all is mended: a slurmd that finds another fault on its host would wait for it in vain.
+        for host in sorted({applied.host for applied in places if FAULTS[applied.fault].registers_anew}):
+            register_anew(state, host)
+        for applied, place in places.items():
+            if FAULTS[applied.fault].present(place):
                 raise MachineryError(
                     f"{applied.fault} is still on {applied.host}",
                     next_action=f"surefoot lab down --name {name}, then lab up",

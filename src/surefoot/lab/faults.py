@@ -13,7 +13,6 @@ from surefoot.lab.base_root import CLOCK_LIBRARY
 from surefoot.lab.configuration import GRES_CONF, SLURM_CONF, SPOOL, gres_conf
 from surefoot.lab.hosts import script_on_host
 from surefoot.lab.places import LabPaths
-from surefoot.lab.slurm import resume
 from surefoot.lab.spec import CLIMBER, HEAD, Tier
 from surefoot.lab.state import LabState
 
@@ -55,6 +54,8 @@ class Fault:
     allowed: str = ""
     """Pattern of the settings that are taken."""
     tiers: tuple[Tier, ...] = tuple(Tier)
+    registers_anew: bool = False
+    """Whether slurmd must be started again once this is mended, with all else that is on the host."""
 
 
 def _script(text: str, *arguments: Callable[[Place], str]) -> Act:
@@ -102,18 +103,12 @@ def _restore(path: str) -> str:
     return f"if [ -e {path}.lab-saved ]; then cp -p {path}.lab-saved {path}; rm {path}.lab-saved; fi\n"
 
 
-def _back_in_service(place: Place) -> None:
-    """A node registers anew with what it has now, and leaves drain or down."""
-    script_on_host(place.state, place.host, "lab-service restart slurmd", timeout_s=60)
-    resume(place.state, place.host)
+def register_anew(state: LabState, host: str) -> None:
+    """Start a node's slurmd again, so that it registers with what the node has now. Its jobs go on.
 
-
-def _then_back_in_service(act: Act) -> Act:
-    def both(place: Place) -> None:
-        act(place)
-        _back_in_service(place)
-
-    return both
+    Killed first: a slurmd that could not register ignores TERM.
+    """
+    script_on_host(state, host, "lab-service kill slurmd || true\nlab-service restart slurmd", timeout_s=60)
 
 
 FAULTS: dict[str, Fault] = {
@@ -122,7 +117,7 @@ FAULTS: dict[str, Fault] = {
         seen="down* after 15 to 35 s; jobs there: NODE_FAIL, requeued",
         where="node",
         apply=_script("lab-service kill slurmd"),
-        mend=_back_in_service,
+        mend=lambda place: register_anew(place.state, place.host),
         present=_true("! lab-service active slurmd"),
     ),
     "link-cut": Fault(
@@ -130,7 +125,8 @@ FAULTS: dict[str, Fault] = {
         seen="ssh and MPI hang at once; down* after 15 to 35 s",
         where="node",
         apply=lambda place: network.set_port(place.state.spec, place.host, up=False),
-        mend=_then_back_in_service(lambda place: network.set_port(place.state.spec, place.host, up=True)),
+        mend=lambda place: network.set_port(place.state.spec, place.host, up=True),
+        registers_anew=True,
         present=lambda place: not network.port_is_up(place.state.spec, place.host),
     ),
     "link-shaped": Fault(
@@ -158,7 +154,8 @@ FAULTS: dict[str, Fault] = {
         apply=_script(
             _save("/etc/munge/munge.key") + "head -c 1024 /dev/urandom >/etc/munge/munge.key\nlab-service restart munge"
         ),
-        mend=_then_back_in_service(_script(_restore("/etc/munge/munge.key") + "lab-service restart munge")),
+        mend=_script(_restore("/etc/munge/munge.key") + "lab-service restart munge"),
+        registers_anew=True,
         present=_true("[ -e /etc/munge/munge.key.lab-saved ] && ! cmp -s /etc/munge/munge.key{,.lab-saved}"),
     ),
     "gres-missing": Fault(
@@ -166,7 +163,8 @@ FAULTS: dict[str, Fault] = {
         seen="within seconds: the node is drained, 'gres/gpu count reported lower than configured'",
         where="node",
         apply=_script(_save(GRES_CONF) + f'printf %s "$1" >{GRES_CONF}\nlab-service restart slurmd', _one_gpu_fewer),
-        mend=_then_back_in_service(_script(_restore(GRES_CONF))),
+        mend=_script(_restore(GRES_CONF)),
+        registers_anew=True,
         present=_true(f"[ -e {GRES_CONF}.lab-saved ] && ! cmp -s {GRES_CONF}{{,.lab-saved}}"),
     ),
     "slurm-conf-edited": Fault(
@@ -186,9 +184,10 @@ FAULTS: dict[str, Fault] = {
             '    mount -t tmpfs -o size=1m,mode=1777 lab-full "$place"\n'
             '    head -c 2M /dev/zero >"$place/full" 2>/dev/null || true\ndone'
         ),
-        mend=_then_back_in_service(
-            _script("grep '^lab-full ' /proc/mounts | cut -d ' ' -f 2 | while read -r place; do umount -l $place; done")
+        mend=_script(
+            "grep '^lab-full ' /proc/mounts | cut -d ' ' -f 2 | while read -r place; do umount -l $place; done"
         ),
+        registers_anew=True,
         present=_true("grep -q '^lab-full ' /proc/mounts"),
     ),
     "clock-off": Fault(
@@ -197,14 +196,13 @@ FAULTS: dict[str, Fault] = {
         where="node",
         apply=_script(
             f'echo "$1" >/etc/lab-clock\n[ -e {CLOCK_LIBRARY} ]\necho {CLOCK_LIBRARY} >/etc/ld.so.preload\n'
-            "for name in munge slurmd ssh; do lab-service restart $name; done",
+            "lab-service kill slurmd || true\nfor name in munge slurmd ssh; do lab-service restart $name; done",
             _setting,
         ),
-        mend=_then_back_in_service(
-            _script(
-                "rm -f /etc/ld.so.preload /etc/lab-clock\nfor name in munge ssh; do lab-service restart $name; done"
-            )
+        mend=_script(
+            "rm -f /etc/ld.so.preload /etc/lab-clock\nfor name in munge ssh; do lab-service restart $name; done"
         ),
+        registers_anew=True,
         present=_true("[ -s /etc/ld.so.preload ]"),
         setting="+600s",
         allowed=r"[+-][1-9]\d{0,6}s",
