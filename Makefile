@@ -32,11 +32,11 @@ lint: setup-test ## formatting, linters, types, import contract
 	@$(BIN)/lint-imports --no-cache --no-logo
 
 check: lint      ## lint, then the quick tests
-	@$(BIN)/pytest -q -n 2 -m "not slow"
+	@$(BIN)/pytest -q -n 2 -m "not slow and not lab"
 
 test: lint       ## lint, then every test
-	@$(BIN)/pytest -q -n 2 -m "not slow"
-	@$(BIN)/pytest -q -m slow --durations=5
+	@$(BIN)/pytest -q -n 2 -m "not slow and not lab"
+	@$(BIN)/pytest -q -m "slow and not lab" --durations=5
 
 clean:           ## remove .venv and what tools leave; runs in .surefoot stay
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -20,7 +20,10 @@ def command(name: str) -> click.Command:
 
 
 def options(name: str) -> set[str]:
-    return {word for p in command(name).params if isinstance(p, click.Option) for word in p.opts} - {"--help"}
+    """Options of a command, and of the commands below it where it is a group."""
+    found = command(name)
+    parts = [found, *found.commands.values()] if isinstance(found, click.Group) else [found]
+    return {word for part in parts for p in part.params if isinstance(p, click.Option) for word in p.opts} - {"--help"}
 
 
 def section(name: str) -> str:

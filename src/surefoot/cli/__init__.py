@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "show": ("surefoot.cli.runs", "Show what a run proved, rung by rung."),
     "report": ("surefoot.cli.runs", "Write a run's report.html, junit.xml and summary.json again."),
     "schema": ("surefoot.cli.schema", "Print the JSON schema of a configuration file."),
+    "lab": ("surefoot.cli.lab", "A real multi-host Slurm cluster on this machine."),
 }
 """Command → (module, what it does). The module holds a click command of that name."""
 

@@ -1,0 +1,172 @@
+"""The base root: a Debian with Slurm, built once, that every host of every lab lies over as a read-only layer."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from surefoot.errors import MachineryError
+from surefoot.files import sha256_file, write_atomic
+from surefoot.lab.commands import remove_tree, run
+from surefoot.lab.places import LabHome
+from surefoot.lab.spec import CLIMBER, CLIMBER_UID
+from surefoot.lab.state import load, locked
+from surefoot.model.base import digest_of
+from surefoot.scheduler.processes import start_ticks
+
+SUITE = "bookworm"
+PACKAGES = (
+    *("systemd", "systemd-sysv", "dbus", "procps", "less", "ca-certificates", "curl", "rsync"),
+    *("iproute2", "iputils-ping", "openssh-server", "openssh-client"),
+    *("python3", "python3-venv", "python3-apt"),
+    *("munge", "slurm-client", "slurmd", "slurmctld", "slurmdbd", "slurmrestd"),
+    *("slurm-wlm-jwt-plugin", "slurm-wlm-mysql-plugin", "mariadb-server"),
+    "tcc",  # a small C compiler, for the library behind the fault clock-off
+)
+RESTD = "slurmrestd"
+"""The user that slurmrestd runs as: it refuses root and SlurmUser."""
+RESTD_UID = 2002
+
+CLOCK_LIBRARY = "/usr/local/lib/lab-clock.so"
+"""Preloaded by the fault clock-off; made from clock.c when the base root is built."""
+
+_CLOCK_SOURCE = Path(__file__).with_name("clock.c")
+_REVISION = 2
+"""Raise it when `_settle` changes: a base root of another revision is another one."""
+
+_DISABLED = (
+    *("mariadb.service", "slurmd.service", "slurmctld.service", "slurmdbd.service", "slurmrestd.service"),
+    *("apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "fstrim.timer", "e2scrub_all.timer"),
+    *("systemd-pstore.service", "systemd-timesyncd.service", "systemd-networkd.service", "getty@tty1.service"),
+)
+_MASKED = (
+    *("console-getty.service", "getty.target", "sys-kernel-debug.mount", "dev-hugepages.mount"),
+    *("systemd-update-utmp.service", "systemd-update-utmp-runlevel.service", "systemd-logind.service"),
+)
+_FORWARDED = ("Acquire::Check-Valid-Until", "Acquire::Check-Date", "Acquire::http::Proxy", "Acquire::https::Proxy")
+"""How apt on this machine is set up to reach its mirror; the base root is fetched the same way."""
+
+
+def base_key(mirror: str) -> str:
+    """Name of the base root that this version of Surefoot builds: the digest of what goes into it."""
+    clock = sha256_file(_CLOCK_SOURCE)
+    parts = {"suite": SUITE, "packages": PACKAGES, "revision": _REVISION, "clock": clock, "mirror": mirror}
+    return digest_of(parts)[:12]
+
+
+def build_command(target: Path, mirror: str, apt_options: dict[str, str]) -> list[str]:
+    """The command that fills `target`. Pure.
+
+    It has mount and process namespaces of its own, and dies with the process that started it: nothing
+    stays mounted and nothing goes on in the background, however this ends.
+    """
+    options = {"APT::Install-Recommends": "false", "Acquire::Languages": "none", **apt_options}
+    command = ["setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    command += ["--mount", "--propagation", "private", "--", "mmdebstrap", "--quiet", "--variant=apt"]
+    command.append(f"--include={','.join(PACKAGES)}")
+    command += [f'--aptopt={name} "{value}"' for name, value in options.items()]
+    command += [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("man", "locale", "doc")]
+    command.append("--dpkgopt=force-unsafe-io")  # half a base root is thrown away, not repaired
+    return [*command, SUITE, str(target), *([mirror] if mirror else [])]
+
+
+def machine_apt_options() -> dict[str, str]:
+    """The settings of apt on this machine that decide whether a mirror is reached (`_FORWARDED`)."""
+    options = {}
+    for line in run(["apt-config", "dump"], check=False).stdout.splitlines():
+        name, _, value = line.rstrip(";").partition(" ")
+        if name in _FORWARDED:
+            options[name] = value.strip('"')
+    return options
+
+
+def ensure_base(home: LabHome, mirror: str, say: Callable[[str], None]) -> str:
+    """Key of the base root, built first where it is not there yet. Two labs that ask at once build it once."""
+    key = base_key(mirror)
+    with locked(home.base_lock, "building the base root", wait=True):
+        _remove_halves(home)
+        record = home.bases / f"{key}.json"
+        if not record.exists():
+            say(f"building the base root (Debian {SUITE} with Slurm, once)")
+            _build(home, key, mirror)
+            say(f"base root built in {json.loads(record.read_text())['seconds']:.0f} s")
+            _remove_unused(home, key)
+    return key
+
+
+def _build(home: LabHome, key: str, mirror: str) -> None:
+    started = time.monotonic()
+    home.bases.mkdir(parents=True, exist_ok=True)
+    draft = home.bases / f"{key}.{os.getpid()}-{start_ticks(os.getpid())}.half"
+    run(
+        build_command(draft, mirror, machine_apt_options()),
+        timeout_s=900,
+        next_action="see that apt-get update works here; another mirror is named with --mirror URL",
+    )
+    _settle(draft)
+    final = home.bases / key
+    if final.exists():  # its record is missing: it was never whole
+        remove_tree(final)
+    draft.rename(final)
+    facts = {"suite": SUITE, "packages": PACKAGES, "revision": _REVISION, "seconds": time.monotonic() - started}
+    write_atomic(home.bases / f"{key}.json", json.dumps(facts, indent=1) + "\n")
+
+
+def _settle(root: Path) -> None:
+    """What all hosts share beyond packages: users, what starts, what must not be shared."""
+    for user, uid, shell in ((CLIMBER, CLIMBER_UID, "/bin/bash"), (RESTD, RESTD_UID, "/usr/sbin/nologin")):
+        run(["chroot", str(root), "useradd", "-u", str(uid), "-U", "-M", "-s", shell, user])
+    system = root / "etc/systemd/system"
+    for unit in _DISABLED:
+        for link in system.glob(f"*.wants/{unit}"):
+            link.unlink()
+    for unit in _MASKED:
+        (system / unit).symlink_to("/dev/null")
+    for key in (root / "etc/ssh").glob("ssh_host_*"):
+        key.unlink()
+    (root / "etc/munge/munge.key").unlink(missing_ok=True)
+    shutil.copyfile(_CLOCK_SOURCE, root / "usr/local/src/lab-clock.c")
+    compiler = ["tcc", "-shared", "-nostdlib", "-o", CLOCK_LIBRARY, "/usr/local/src/lab-clock.c"]
+    run(["chroot", str(root), *compiler])
+    _write(
+        root / "etc/systemd/journald.conf.d/lab.conf",
+        "[Journal]\nStorage=volatile\nRuntimeMaxUse=16M\nRateLimitBurst=0\n",
+    )
+    _write(
+        root / "etc/ssh/sshd_config.d/lab.conf",
+        "UseDNS no\nPasswordAuthentication no\nPermitRootLogin prohibit-password\nMaxStartups 200\nMaxSessions 200\n",
+    )
+    _write(root / "etc/systemd/system.conf.d/lab.conf", "[Manager]\nDefaultTimeoutStopSec=10s\nShowStatus=no\n")
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def _remove_halves(home: LabHome) -> None:
+    """Base roots that an interrupted build left. The lock is held: nobody is building now."""
+    for half in home.bases.glob("*.half"):
+        remove_tree(half)
+
+
+def _remove_unused(home: LabHome, key: str) -> None:
+    """Base roots of other versions of Surefoot that no lab stands on."""
+    used = {key} | {load(home, name).base for name in home.names()}
+    for record in home.bases.glob("*.json"):
+        if record.stem not in used:
+            record.unlink()
+            remove_tree(record.with_suffix(""))
+
+
+def identity(root: Path, user: str) -> tuple[int, int]:
+    """User and group number of a user of the base root. Raises MachineryError where it has no such user."""
+    for line in (root / "etc/passwd").read_text().splitlines():
+        fields = line.split(":")
+        if fields[0] == user:
+            return int(fields[2]), int(fields[3])
+    raise MachineryError(f"{root} has no user {user}", next_action="remove that folder; surefoot lab up builds it anew")
