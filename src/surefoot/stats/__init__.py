@@ -1,1 +1,1 @@
-"""Intervals, paired and exact tests, robust baselines. Empty so far: the gate's and the baselines' issues fill it."""
+"""Statistics over measurements and scores. A room that is kept: what judges so far needs none."""
