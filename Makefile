@@ -10,7 +10,7 @@ BIN := .venv/bin
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test climb lint test check clean
+.PHONY: help setup setup-test climb lint test check test-slurm clean
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -32,11 +32,14 @@ lint: setup-test ## formatting, linters, types, import contract
 	@$(BIN)/lint-imports --no-cache --no-logo
 
 check: lint      ## lint, then the quick tests
-	@$(BIN)/pytest -q -n 2 -m "not slow"
+	@$(BIN)/pytest -q -n 2 -m "not slow and not lab"
 
 test: lint       ## lint, then every test
-	@$(BIN)/pytest -q -n 2 -m "not slow"
-	@$(BIN)/pytest -q -m slow --durations=5
+	@$(BIN)/pytest -q -n 2 -m "not slow and not lab"
+	@$(BIN)/pytest -q -m "slow and not lab" --durations=5
+
+test-slurm: setup-test ## tests on a real Slurm that they start here: wants root and Debian's slurm-wlm, munge, openssh-server
+	@$(BIN)/pytest -q -m lab
 
 clean:           ## remove .venv and what tools leave; runs in .surefoot stay
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

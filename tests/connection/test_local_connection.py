@@ -19,7 +19,7 @@ def test_standard_input_arrives() -> None:
 
 def test_files_are_written_and_read_and_missing_ones_left_out(tmp_path: Path) -> None:
     path = tmp_path / "new" / "file"
-    HERE.write(path, b"1")
+    HERE.write({path: b"1"})
     assert HERE.read_many([path, tmp_path / "none", path / "below", tmp_path]) == {path: b"1"}
     assert (HERE.exists(path), HERE.exists(tmp_path / "none")) == (True, False)
 

@@ -104,7 +104,7 @@ def test_what_login_scripts_print_is_not_the_command_s_output(
     talkative.write_text(f'command="echo noise; echo noise >&2; eval \\"$SSH_ORIGINAL_COMMAND\\"" {before}')
     try:
         result = there.run(["echo", "hello"])
-        there.write(tmp_path / "f", b"content")
+        there.write({tmp_path / "f": b"content"})
         assert there.read_many([tmp_path / "f"]) == {tmp_path / "f": b"content"}
     finally:
         talkative.write_text(before)
@@ -273,8 +273,7 @@ def test_a_file_that_changes_while_it_is_fetched_is_noticed(shared: SshConnectio
 
 def test_files_are_read_in_one_question_and_missing_ones_left_out(shared: SshConnection, tmp_path: Path) -> None:
     wanted = {tmp_path / name.replace("/", "_"): data for name, data in NAMES.items()}
-    for path, data in wanted.items():
-        shared.write(path, data)
+    shared.write(wanted)
     assert shared.read_many([*wanted, tmp_path / "none", tmp_path]) == wanted
     assert shared.exists(next(iter(wanted)))
     assert not shared.exists(tmp_path / "none")
@@ -283,11 +282,11 @@ def test_files_are_read_in_one_question_and_missing_ones_left_out(shared: SshCon
 def test_writing_replaces_a_file_at_once_and_makes_its_folder(shared: SshConnection, tmp_path: Path) -> None:
     path = tmp_path / "new folder" / "file"
     for data in (b"old", b"", b"new\n"):
-        shared.write(path, data)
+        shared.write({path: data})
         assert path.read_bytes() == data
     assert [p.name for p in path.parent.iterdir()] == ["file"]
     with pytest.raises(StorageError, match="cannot write"):
-        shared.write(path / "below", b"")
+        shared.write({path / "below": b""})
 
 
 def test_many_threads_share_one_link(there: SshConnection) -> None:

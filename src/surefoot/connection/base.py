@@ -58,8 +58,8 @@ class Connection(Protocol):
     def read_many(self, paths: Iterable[Path]) -> dict[Path, bytes]:
         """The content of these files, in one question; files that are not there are left out."""
 
-    def write(self, path: Path, data: bytes) -> None:
-        """Write a file so that a reader sees the old content or the new; makes its folder where it is missing."""
+    def write(self, files: Mapping[Path, bytes]) -> None:
+        """Write files, each so that a reader sees the old content or the new; makes folders that are missing."""
 
     def exists(self, path: Path) -> bool:
         """True when there is a file or folder of this name."""

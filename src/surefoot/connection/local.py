@@ -92,8 +92,9 @@ class LocalConnection:
                 raise StorageError(f"cannot read {path}: {error}") from error
         return found
 
-    def write(self, path: Path, data: bytes) -> None:
-        write_atomic(path, data)
+    def write(self, files: Mapping[Path, bytes]) -> None:
+        for path, data in files.items():
+            write_atomic(path, data)
 
     def exists(self, path: Path) -> bool:
         return path.exists()

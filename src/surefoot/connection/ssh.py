@@ -37,9 +37,13 @@ for f in "$@"; do
 done
 """
 _WRITE = """
-set -e; umask 022; d=$1; t=$2; mkdir -p -- "${d%/*}"
-trap 'rm -f -- "$t"' EXIT
-cat >"$t"; [ "$(wc -c <"$t")" -eq "$3" ]; sync -- "$t" 2>/dev/null || sync; mv -fT -- "$t" "$d"
+set -e; umask 022; t=
+trap '[ -z "$t" ] || rm -f -- "$t"' EXIT
+while [ $# -gt 0 ]; do
+  d=$1; t=$2; mkdir -p -- "${d%/*}"
+  head -c "$3" >"$t"; [ "$(wc -c <"$t")" -eq "$3" ]; sync -- "$t" 2>/dev/null || sync; mv -fT -- "$t" "$d"
+  shift 3
+done
 """
 _PUT = f"""
 set -e; umask 022; d=$1; t=$2
@@ -314,11 +318,13 @@ class SshConnection:
             at += int(size)
         return found
 
-    def write(self, path: Path, data: bytes) -> None:
-        arguments = [str(path), str(trees.beside(path)), str(len(data))]
-        result = self._sh(_WRITE, arguments, stdin=data, repeatable=True)
+    def write(self, files: Mapping[Path, bytes]) -> None:
+        arguments = [
+            word for path, data in files.items() for word in (str(path), str(trees.beside(path)), str(len(data)))
+        ]
+        result = self._sh(_WRITE, arguments, stdin=b"".join(files.values()), repeatable=True)
         if result.exit_code != 0:
-            raise self._refused(f"write {path}", result)
+            raise self._refused(f"write {', '.join(str(path) for path in files)}", result)
 
     def exists(self, path: Path) -> bool:
         return self._sh('[ -e "$1" ]', [str(path)], repeatable=True).exit_code == 0
