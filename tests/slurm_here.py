@@ -193,13 +193,15 @@ def wait_for(path: Path, seconds: float = 30) -> None:
         time.sleep(0.05)
 
 
-def _processes_with(text: str) -> list[int]:
-    """Processes whose environment names this cluster's configuration."""
+def _processes_with(folder: str) -> list[int]:
+    """Processes of this cluster's jobs: in their environment stands its configuration, and a job."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             with contextlib.suppress(OSError):
-                if f"SLURM_CONF={text}/".encode() in (entry / "environ").read_bytes():
+                words = (entry / "environ").read_bytes().split(b"\0")
+                job = any(word.startswith(b"SLURM_JOB_ID=") for word in words)
+                if job and f"SLURM_CONF={folder}/etc/slurm.conf".encode() in words:
                     found.append(int(entry.name))
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -15,9 +16,11 @@ from typing import Any
 
 import pytest
 
+import sshd
 from slurm_here import SlurmHere
 from surefoot.connection.base import CommandResult
 from surefoot.connection.local import LocalConnection
+from surefoot.connection.ssh import SshConnection
 from surefoot.errors import ConnectionFailedError, SchedulerError
 from surefoot.model.job import EndCause, Job, JobSpec, JobState, JobStatus
 from surefoot.scheduler.slurm.hostlist import compress, expand
@@ -90,9 +93,11 @@ def test_ranks_are_started_in_blocks_and_told_what_torchrun_would_tell(
     status = until(scheduler, job)
     assert status.state is JobState.COMPLETED, status
     assert status.done is not None
-    nodes = expand(status.nodes or compress(sorted({r.host for r in status.done.ranks})))
-    assert [r.host for r in status.done.ranks] == [nodes[0], nodes[0], nodes[1], nodes[1]]
     folder = Path(job.spec.folder)
+    nodes = [json.loads((folder / f"exit-0-{rank}.json").read_text())["node"] for rank in range(4)]
+    assert nodes[0] == nodes[1] != nodes[2] == nodes[3]
+    here = socket.gethostname()  # all nodes of this cluster are one host
+    assert [r.host for r in status.done.ranks] == [here] * 4
     found = [json.loads((folder / f"env-{rank}.json").read_text()) for rank in range(4)]
     assert [(e["RANK"], e["LOCAL_RANK"], e["WORLD_SIZE"], e["LOCAL_WORLD_SIZE"], e["GROUP_RANK"]) for e in found] == [
         ("0", "0", "4", "2", "0"), ("1", "1", "4", "2", "0"), ("2", "0", "4", "2", "1"), ("3", "1", "4", "2", "1"),
@@ -104,9 +109,8 @@ def test_ranks_are_started_in_blocks_and_told_what_torchrun_would_tell(
     }
     assert [e["CUDA_VISIBLE_DEVICES"] for e in found] == ["0,1"] * 4
     assert {e["cwd"] for e in found} == {job.spec.folder}
-    for node, ranks in ((nodes[0], ("0", "1")), (nodes[1], ("2", "3"))):
-        text = (folder / f"two-by-two-{job.id}-{node}.out").read_text()
-        assert sorted(line for line in text.splitlines() if line.startswith("rank")) == [f"rank {r}" for r in ranks]
+    text = (folder / f"two-by-two-{job.id}-{here}.out").read_text()
+    assert sorted(line for line in text.splitlines() if line.startswith("rank")) == [f"rank {r}" for r in range(4)]
 
 
 def test_hostile_characters_in_folder_command_and_environment_arrive_as_they_are(
@@ -427,6 +431,28 @@ def test_threads_may_submit_and_poll_at_once(scheduler: SlurmScheduler, tmp_path
     for thread in threads:
         thread.join()
     assert states == [JobState.COMPLETED] * 6
+
+
+def test_the_same_over_ssh_and_its_evidence_comes_back(slurm: SlurmHere, tmp_path: Path) -> None:
+    if not sshd.available():
+        pytest.skip("wants OpenSSH's server")
+    (tmp_path / "sshd").mkdir()
+    with sshd.running(tmp_path / "sshd") as server:
+        connection = SshConnection("there", config=server.config)
+        scheduler = SlurmScheduler(connection, Site(python=sys.executable), env=slurm.env)
+        try:
+            wanted = spec(tmp_path, TELL, "far", nodes=2, ranks_per_node=2, env={"W": HOSTILE})
+            Path(wanted.folder).rmdir()  # the other side's folder is made by submitting
+            job = scheduler.submit(wanted)
+            assert server.cut() > 0  # and the link breaks once
+            status = until(scheduler, job)
+            assert status.state is JobState.COMPLETED
+            digests = connection.get_tree(Path(wanted.folder), tmp_path / "here" / "far")
+            assert {"done.json", "job.json", "request.json", "env-3.json"} <= digests.keys()
+            assert json.loads((tmp_path / "here/far/env-3.json").read_text())["W"] == HOSTILE
+        finally:
+            scheduler.close()
+            connection.close()
 
 
 def wait_for(path: Path) -> None:

@@ -193,7 +193,7 @@ class Job:
         self.folder.mkdir(exist_ok=True)
         with contextlib.suppress(FileNotFoundError):
             (self.folder / "done.json").unlink()  # of an earlier life
-        here = {"id": job_id(), "host": os.environ["SLURMD_NODENAME"], "at": self.started_at, "life": life()}
+        here = {"id": job_id(), "host": socket.gethostname(), "at": self.started_at, "life": life()}
         write_json(self.folder / "started.json", here)
         try:
             port, lock = reserve_port()
@@ -329,8 +329,8 @@ def threads(spec: dict[str, Any]) -> dict[str, str]:
 
 
 def into_file(spec: dict[str, Any], folder: Path) -> None:
-    """This task's output goes to its node's file. Slurm's own %N is the host's name, not the node's."""
-    name = f"{spec['name']}-{job_id()}-{os.environ['SLURMD_NODENAME']}.out"
+    """This task's output goes to its host's file, named as the ranks name their host."""
+    name = f"{spec['name']}-{job_id()}-{socket.gethostname()}.out"
     stream = os.open(folder / name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     os.dup2(stream, 1)
     os.dup2(stream, 2)
@@ -385,8 +385,14 @@ def run_rank(spec: dict[str, Any], folder: Path, env: dict[str, str]) -> NoRetur
     rank = int(env["RANK"])
     started_at = time.time()
     code, timed_out = watch_child(spec["argv"], env, folder)
-    account = {"rank": rank, "host": os.environ["SLURMD_NODENAME"], "started_at": started_at, "ended_at": time.time()}
-    account["timed_out"] = timed_out
+    account = {
+        "rank": rank,
+        "host": socket.gethostname(),
+        "node": os.environ["SLURMD_NODENAME"],
+        "started_at": started_at,
+        "ended_at": time.time(),
+        "timed_out": timed_out,
+    }
     write_json(exit_file(folder, rank), {**account, **ending(code)})
     if code != 0 and spec["launch"] == "ranks":
         let_others_tell(spec, folder)

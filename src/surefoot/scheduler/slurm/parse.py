@@ -178,7 +178,7 @@ def duration_s(text: str) -> float | None:
 def _rows(stdout: str, width: int, command: str) -> list[list[str]]:
     rows = []
     for number, line in enumerate(stdout.split("\n"), 1):
-        if not line.strip():
+        if not line:  # nothing else: strip() would take separators for blanks
             continue
         fields = [field.strip() for field in line.split(SEPARATOR)]
         if len(fields) != width:

@@ -153,14 +153,19 @@ class _Ended:
     @property
     def meaning(self) -> tuple[JobState, EndCause | None, str]:
         state, cause, words = FINAL[self.word]
-        if self.word == "FAILED" and (self.reason in _LAUNCH_REASONS or self.detail == "0:53"):
+        if self.word != "FAILED":
+            return state, cause, words
+        if self.detail == _LAUNCH_DETAIL:
             return state, EndCause.LAUNCH, "Slurm could not start it: folder, output file or user on the node"
-        if self.word == "FAILED" and self.detail:
+        if self.detail:
             return state, cause, f"failed with exit code and signal {self.detail}"
+        if self.reason == "JobLaunchFailure":
+            return state, cause, "Slurm could not start it, or its batch script was killed by a signal"
         return state, cause, words
 
 
-_LAUNCH_REASONS = ("JobLaunchFailure", "RaisedSignal:53(Real-time_signal_19)", "BadConstraints")
+_LAUNCH_DETAIL = "0:53"
+"""Slurm's own ending for a job whose output file it could not open."""
 
 
 def _own_done(seen: Witnesses) -> JobDone | None:
@@ -177,21 +182,24 @@ def _of_earlier_life(done: JobDone, started_at: float | None) -> bool:
 
 def _ending(seen: Witnesses, row: QueueRow | None) -> _Ended | None:
     """The queue's last word, else accounting's on the last life of this job; None where there is none."""
-    if row is not None:
-        return _Ended(row.state, row.nodes, row.reason, row.started_at)
     mine = [
         entry
         for entry in seen.accounting
         if entry.id == seen.job_id
         and (entry.submitted_at is None or entry.submitted_at >= seen.submitted_at - CLOCK_SLACK_S)
     ]
-    if not mine:
+    last = max(enumerate(mine), key=lambda item: (*_moments(item[1]), item[0]))[1] if mine else None
+    detail = f"{last.exit_code}:{last.signal}" if last is not None and last.exit_code is not None else ""
+    if row is not None:
+        same = last is not None and last.state == row.state
+        return _Ended(row.state, row.nodes, row.reason, row.started_at, detail if same else "")
+    if last is None or last.state not in FINAL:
         return None
-    last = max(enumerate(mine), key=lambda item: (item[1].submitted_at or 0, item[1].started_at or 0, item[0]))[1]
-    if last.state not in FINAL:
-        return None
-    detail = f"{last.exit_code}:{last.signal}" if last.exit_code is not None else ""
     return _Ended(last.state, last.nodes, last.reason, last.started_at, detail)
+
+
+def _moments(entry: AccountingRow) -> tuple[float, float]:
+    return entry.submitted_at or 0, entry.started_at or 0
 
 
 def _active(row: QueueRow, state: JobState) -> JobStatus:
