@@ -321,6 +321,7 @@ def test_a_killed_submitter_s_job_is_listed_and_can_be_reaped(
     assert scheduler.reap(tmp_path)  # nothing was ever submitted from there
 
 
+@pytest.mark.slow
 def test_a_controller_that_is_away_for_a_while_changes_nothing(
     scheduler: SlurmScheduler, tmp_path: Path, slurm: SlurmHere
 ) -> None:
@@ -338,7 +339,8 @@ def test_a_controller_that_is_away_for_a_while_changes_nothing(
         assert any("does not answer" in reason for _, reason in seen)
     finally:
         slurm.start_controller()
-    assert until(scheduler, job).state is JobState.COMPLETED
+    # Where it ended while nobody listened, slurmd tells the controller up to a minute or two later.
+    assert until(scheduler, job, seconds=200).state is JobState.COMPLETED
 
 
 @pytest.mark.slow
@@ -387,6 +389,30 @@ def test_a_job_that_was_requeued_runs_again_and_only_its_last_life_counts(
     assert status.state is JobState.COMPLETED
     assert JobState.PENDING in states
     assert json.loads((tmp_path / "job/started.json").read_text())["life"] == 1
+
+
+def test_a_done_file_that_a_rank_wrote_itself_is_not_believed(scheduler: SlurmScheduler, tmp_path: Path) -> None:
+    lie = (
+        "import json, os, time\n"
+        "lie = {'id': os.environ['SUREFOOT_JOB_ID'], 'name': 'job', 'state': 'COMPLETED', 'reason': '',\n"
+        "       'started_at': time.time(), 'ended_at': time.time(),\n"
+        "       'ranks': [{'rank': 0, 'host': 'x', 'exit_code': 0, 'signal': None}]}\n"
+        "open('done.json', 'w').write(json.dumps(lie))\ntime.sleep(4)\nexit(7)"
+    )
+    status = until(scheduler, scheduler.submit(spec(tmp_path, lie)))
+    assert (status.state, status.done and status.done.ranks[0].exit_code) == (JobState.FAILED, 7)
+
+
+def test_a_damaged_done_file_loses_its_own_job_only(scheduler: SlurmScheduler, tmp_path: Path) -> None:
+    bad, good = (scheduler.submit(spec(tmp_path, "pass", name)) for name in ("bad", "good"))
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "bad/done.json").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    (tmp_path / "bad/done.json").write_bytes(b"\xff\xfe")
+    assert until(scheduler, good).state is JobState.COMPLETED
+    status = until(scheduler, bad)
+    assert (status.state, "cannot read its done.json" in status.reason) == (JobState.LOST, True)
 
 
 def test_two_jobs_at_once_on_one_node_have_different_ports(scheduler: SlurmScheduler, tmp_path: Path) -> None:

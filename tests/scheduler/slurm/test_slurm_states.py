@@ -59,7 +59,8 @@ PENDING, RUNNING, COMPLETED, FAILED, CANCELLED, TIMEOUT, LOST = JobState
 CASES: list[tuple[str, Witnesses, JobState, EndCause | None]] = [
     ("waits", seen(queue=row("PENDING", nodes="")), PENDING, None),
     ("runs", seen(queue=row("RUNNING")), RUNNING, None),
-    ("runs, and its storage says that it is over", seen(queue=row("RUNNING"), done=done()), COMPLETED, None),
+    ("runs: a done.json then may be a rank's own", seen(queue=row("RUNNING"), done=done()), RUNNING, None),
+    ("its script has ended, and says how", seen(queue=row("COMPLETING"), done=done()), COMPLETED, None),
     ("is being cleaned up after a failure", seen(queue=row("COMPLETING"), done=done(FAILED)), FAILED, EndCause.EXIT),
     ("suspended", seen(queue=row("SUSPENDED")), RUNNING, None),
     ("a state that nobody knows is not an end", seen(queue=row("SOMETHING_NEW")), RUNNING, None),
@@ -90,7 +91,7 @@ CASES: list[tuple[str, Witnesses, JobState, EndCause | None]] = [
     ("purged everywhere", seen(now=LONG), LOST, EndCause.LOST),
     ("accounting lags: still running there", seen(accounting=[entry("RUNNING")]), RUNNING, None),
     ("accounting has it running for ever", seen(accounting=[entry("RUNNING")], now=LONG), LOST, EndCause.LOST),
-    ("an older job with this id", seen(accounting=[entry("COMPLETED", submitted_at=T - 9e5)]), RUNNING, None),
+    ("an older job with this id", seen(accounting=[entry("FAILED", submitted_at=T - 9e5)], now=LONG), LOST, EndCause.LOST),
     ("an older job's done.json with this id", seen(done=done(started_at=T - 900, ended_at=T - 800)), RUNNING, None),
     ("another job's done.json", seen(done=done(id="11")), RUNNING, None),
     ("preempted, then requeued: accounting still says PREEMPTED",
@@ -107,7 +108,7 @@ CASES: list[tuple[str, Witnesses, JobState, EndCause | None]] = [
      seen(accounting=[entry("FAILED", started_at=T + 20)], done=done(), now=LONG), FAILED, EndCause.EXIT),
     ("controller silent", seen(answered=False), RUNNING, None),
     ("controller silent for long: nothing follows", seen(answered=False, now=LONG), RUNNING, None),
-    ("controller silent, but done is there", seen(answered=False, done=done()), COMPLETED, None),
+    ("controller silent, done is there: it may run", seen(answered=False, done=done()), RUNNING, None),
     ("controller silent from the start", seen(answered=False, before=None), PENDING, None),
 ]  # fmt: skip
 

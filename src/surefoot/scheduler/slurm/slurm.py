@@ -15,7 +15,7 @@ from typing import Any
 from surefoot.connection.base import CommandResult, Connection
 from surefoot.errors import ConnectionFailedError, EvidenceError, SchedulerError
 from surefoot.evidence import parse_json, parse_record
-from surefoot.model.job import Job, JobDone, JobSpec, JobState, JobStatus
+from surefoot.model.job import EndCause, Job, JobDone, JobSpec, JobState, JobStatus
 from surefoot.scheduler.slurm import commands, parse
 from surefoot.scheduler.slurm.hostlist import compress, expand
 from surefoot.scheduler.slurm.parse import NodeRow, Partition
@@ -102,6 +102,8 @@ class SlurmScheduler:
         self._busy_since: float | None = None
         self._no_accounting = False
         self._inventory: tuple[float, list[NodeRow], list[Partition]] | None = None
+        self._hinted: set[str] = set()
+        self._damaged: dict[str, str] = {}
         self.queries: Counter[str] = Counter()
 
     # -- submitting
@@ -271,13 +273,14 @@ class SlurmScheduler:
         self._after_asking(wanted, rows)
 
     def _look(self, wanted: list[tuple[_Tracked, str]]) -> None:
-        """Only for done.json of what runs: no question to Slurm."""
+        """Only whether what runs has left a done.json: where it has, Slurm is asked now and not later."""
         running = [(t, e) for t, e in wanted if e in t.last and t.last[e].state is JobState.RUNNING]
-        done = self._done(running)
-        for t, element in running:
-            if element in done:
-                self._settle(t, element, _Heard(answered=False), done[element])
+        news = self._done(running).keys() - self._hinted
         self._look_at = time.monotonic() + _FILES_S
+        if news:
+            self._hinted |= news
+            self._hurry()
+            self._ask(wanted)
 
     def _settle(self, t: _Tracked, element: str, heard: _Heard, done: JobDone | None) -> None:
         now, row = self._clock(), heard.rows.get(element)
@@ -297,6 +300,8 @@ class SlurmScheduler:
         )
         if status.state is JobState.PENDING and row is not None:
             status = status.model_copy(update={"reason": explain(status.reason or "None", status.expected_start, now)})
+        if element in self._damaged and heard.answered and not _active(row):
+            status = JobStatus(state=JobState.LOST, reason=self._damaged[element], cause=EndCause.LOST)
         before = t.last.get(element)
         if before is None or before.state is not status.state:
             self._hurry()
@@ -354,7 +359,9 @@ class SlurmScheduler:
                 text = content.decode()
                 found[paths[path]] = parse_record(JobDone, parse_json(text, file=str(path)), file=str(path))
             except (EvidenceError, UnicodeDecodeError) as error:
-                raise SchedulerError(f"{path} is damaged: {error}") from error
+                self._damaged[paths[path]] = f"cannot read its done.json: {error}"
+            else:
+                self._damaged.pop(paths[path], None)
         return found
 
     def tagged(self) -> list[TaggedJob]:

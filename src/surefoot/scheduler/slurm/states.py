@@ -108,8 +108,8 @@ def reconcile(seen: Witnesses) -> JobStatus:
     """The job's state.
 
     - A job that the queue has as active is as the queue says, whatever accounting remembers of an
-      earlier life (preempted, then requeued). Only its own ``done.json`` of this life is newer.
-    - ``done.json`` alone is enough. Slurm's verdict adds the cause, never a success.
+      earlier life (preempted, then requeued), and whatever lies in its folder while its ranks run.
+    - Then ``done.json`` alone is enough. Slurm's verdict adds the cause, never a success.
     - Success needs ``done.json``: what Slurm calls COMPLETED without it is LOST.
     - No answer changes nothing. Not being known is LOST only after a while.
     """
@@ -117,7 +117,8 @@ def reconcile(seen: Witnesses) -> JobStatus:
     row = seen.queue if seen.answered else None
     if row is not None and row.state not in FINAL:
         state = ACTIVE.get(row.state, JobState.RUNNING)
-        if done is not None and state is JobState.RUNNING and not _of_earlier_life(done, row.started_at):
+        # Only once the batch script has ended: while ranks run, they could have written it themselves.
+        if done is not None and row.state == "COMPLETING" and not _of_earlier_life(done, row.started_at):
             return _asked_to_end(seen, done, row.nodes) or _with_done(done, None, row.nodes)
         return _active(row, state)
     return _over(seen, row, done)
@@ -125,6 +126,8 @@ def reconcile(seen: Witnesses) -> JobStatus:
 
 def _over(seen: Witnesses, row: QueueRow | None, done: JobDone | None) -> JobStatus:
     """A job that the queue does not have as active, or of which it says nothing."""
+    if not seen.answered:
+        return _silent(seen)
     if row is not None and row.state == "PREEMPTED" and seen.requeue and done is None and not _waited(seen):
         return JobStatus(state=JobState.PENDING, reason="preempted; Slurm puts it back into the queue")
     ended = _ending(seen, row)
@@ -133,7 +136,7 @@ def _over(seen: Witnesses, row: QueueRow | None, done: JobDone | None) -> JobSta
         return hold or _with_done(done, ended, ended.nodes if ended else "")
     if ended is not None:
         return _without_done(seen, ended)
-    return _unknown(seen) if seen.answered else _silent(seen)
+    return _unknown(seen)
 
 
 @dataclass(frozen=True)
