@@ -10,7 +10,7 @@ BIN := .venv/bin
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test climb lint test check clean
+.PHONY: help setup setup-test climb lint test check test-lab clean
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -37,6 +37,9 @@ check: lint      ## lint, then the quick tests
 test: lint       ## lint, then every test
 	@$(BIN)/pytest -q -n 2 -m "not slow and not lab"
 	@$(BIN)/pytest -q -m "slow and not lab" --durations=5
+
+test-lab: setup-test ## tests on a real Slurm, started here or in a lab: wants root and the packages of docs/lab.md and docs/slurm.md
+	@$(BIN)/pytest -q -m lab
 
 clean:           ## remove .venv and what tools leave; runs in .surefoot stay
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

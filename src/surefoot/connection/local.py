@@ -10,11 +10,13 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from surefoot.connection import trees
 from surefoot.connection.base import CommandResult
 from surefoot.errors import ConnectionFailedError, StorageError
+from surefoot.files import tree_files, write_atomic
 
 _POLL_S = 0.05
 
@@ -33,14 +35,18 @@ class LocalConnection:
         env: Mapping[str, str] | None = None,
         timeout_s: float = 60,
         cancel: threading.Event | None = None,
+        stdin: bytes | None = None,
+        repeatable: bool = False,  # noqa: ARG002 - this link does not break
     ) -> CommandResult:
         started = time.time()
         deadline = time.monotonic() + timeout_s
-        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            source.write(stdin or b"")
+            source.seek(0)
             try:
                 process = subprocess.Popen(
                     list(argv),
-                    stdin=subprocess.DEVNULL,
+                    stdin=source,
                     stdout=out,
                     stderr=err,
                     env={**os.environ, **(env or {})},
@@ -75,10 +81,49 @@ class LocalConnection:
                 ended_at=time.time(),
             )
 
+    def read_many(self, paths: Iterable[Path]) -> dict[Path, bytes]:
+        found = {}
+        for path in paths:
+            try:
+                found[path] = path.read_bytes()
+            except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                continue
+            except (OSError, ValueError) as error:
+                raise StorageError(f"cannot read {path}: {error}") from error
+        return found
+
+    def write(self, files: Mapping[Path, bytes]) -> None:
+        for path, data in files.items():
+            write_atomic(path, data)
+
+    def exists(self, path: Path) -> bool:
+        return path.exists()
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+    def get_tree(self, source: Path, destination: Path) -> dict[str, str]:
+        if source.resolve() == destination.resolve():
+            return tree_files(source, skip=())
+        temporary = trees.beside(destination)
+        try:
+            shutil.copytree(source, temporary, symlinks=True)
+            digests = tree_files(temporary, skip=())
+            trees.compare(digests, tree_files(source, skip=()), f"copy of {source}")
+            trees.replace_folder(temporary, destination)
+        except (OSError, shutil.Error) as error:
+            raise StorageError(
+                f"cannot copy {source} to {destination}: {error}",
+                next_action="free space or fix permissions there, then resume the run",
+            ) from error
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+        return digests
+
     def put_tree(self, files: Mapping[str, Path | bytes], destination: Path) -> bool:
         if destination.exists():
             return False
-        temporary = destination.with_name(f".{destination.name}.{os.getpid()}.{threading.get_ident()}")
+        temporary = trees.beside(destination)
         try:
             for name, source in files.items():
                 target = temporary / name

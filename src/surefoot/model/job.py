@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -25,6 +25,26 @@ class JobState(StrEnum):
     def final(self) -> bool:
         """True when the state will not change any more."""
         return self not in (JobState.PENDING, JobState.RUNNING)
+
+
+class EndCause(StrEnum):
+    """Why a job ended badly, as far as the scheduler knows: what decides whether it is tried again."""
+
+    EXIT = "exit"
+    """A rank ended with another code than 0, or by a signal."""
+    TIME = "time"
+    MEMORY = "memory"
+    NODE = "node"
+    """A node failed, or could not start the job."""
+    LAUNCH = "launch"
+    """Slurm could not start it: folder, interpreter, output file."""
+    CANCELLED = "cancelled"
+    PREEMPTED = "preempted"
+    LOST = "lost"
+
+
+SchedulerWord = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.,:@+=*%&|!()\[\]/-]*$")]
+"""Text that is handed to a scheduler as an option: no blanks, quotes or line breaks."""
 
 
 class ExpectedExit(Record):
@@ -53,6 +73,30 @@ class JobSpec(Record):
     """Nothing else of this climb runs beside it: for jobs that measure."""
     time_limit_s: int = Field(default=600, ge=1)
     expect: ExpectedExit = ExpectedExit()
+    memory_mib_per_node: int | None = Field(default=None, ge=1)
+    """None: the scheduler's own default."""
+    partition: SchedulerWord = ""
+    """This and what follows is for schedulers that have it. Empty: the cluster's, else the scheduler's own."""
+    qos: SchedulerWord = ""
+    account: SchedulerWord = ""
+    reservation: SchedulerWord = ""
+    constraint: SchedulerWord = ""
+    hosts: SchedulerWord = ""
+    """Hostlist: these nodes and no others."""
+    exclude_hosts: SchedulerWord = ""
+    """Hostlist: any nodes but these."""
+    array: str = Field(default="", pattern=r"^[0-9,:%-]*$")
+    """Elements as Slurm writes them (``0-7%4``): the job once for each, in ``array-<i>/`` of its folder."""
+    dependency: SchedulerWord = ""
+    signal: str = Field(default="", pattern=r"^(([RB]+:)?[A-Z0-9]+(@\d{1,5})?)?$")
+    """``USR1@60``: sent to the ranks that many seconds before the time limit. Schedulers are coarse here."""
+    requeue: bool = False
+    """Put back into the queue after preemption or a node's failure."""
+    launch: Literal["ranks", "torchrun"] = "ranks"
+    """One task for each rank, or one for each node that runs torchrun."""
+    cpu_bind: SchedulerWord = "cores"
+    directives: tuple[Annotated[str, Field(pattern=r"^--[a-z][a-z-]*(=[^\s\"'\\#]*)?$")], ...] = ()
+    """More options for the scheduler, as they are: ``--licenses=scratch:1``."""
 
     @property
     def world_size(self) -> int:
@@ -98,3 +142,10 @@ class JobStatus(Record):
     reason: str = ""
     """Why it waits or why it ended, in words."""
     done: JobDone | None = None
+    cause: EndCause | None = None
+    """Why it ended badly; None while it has not."""
+    nodes: str = ""
+    """Hostlist of where it runs or ran."""
+    elapsed_s: float | None = None
+    expected_start: float | None = None
+    """Unix time at which the scheduler means to start it; None: it doesn't say."""

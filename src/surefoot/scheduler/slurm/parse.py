@@ -1,0 +1,191 @@
+"""What Slurm's commands print, as rows. Pure, and tolerant of versions: 20.11 to 25.x.
+
+Tolerant means: fields that are not known, a state that is new, a time that is not given. A row
+that is not a row is an error that shows it; nothing is skipped.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from math import inf
+
+from surefoot.errors import SchedulerError
+from surefoot.scheduler.slurm.commands import ACCOUNTING_FIELDS, NODE_FIELDS, QUEUE_FIELDS, SEPARATOR
+from surefoot.scheduler.slurm.states import AccountingRow, QueueRow
+
+_DURATION = re.compile(r"^(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(?:\.\d+)?$", re.ASCII)
+_JOB_ID = re.compile(r"^\d+(_\d+)?$", re.ASCII)
+_EXIT = re.compile(r"^(\d+):(\d+)$", re.ASCII)
+_GPUS = re.compile(r"(?:^|,)(?:gres:|gres/)?gpu(?::[A-Za-z][^:,()]*)?:(\d+)", re.ASCII)
+_PAIR = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z0-9_/:]*)=")
+
+
+def job_id(stdout: str) -> str:
+    """The id that ``sbatch --parsable`` printed (``12`` or ``12;cluster``). Raises SchedulerError."""
+    rows = [row.strip() for row in stdout.splitlines() if row.strip()]
+    identifier = rows[-1].split(";")[0] if rows else ""
+    if not identifier.isdigit():
+        raise SchedulerError(f"sbatch did not say a job id but {stdout[:200]!r}")
+    return identifier
+
+
+def queue(stdout: str) -> list[QueueRow]:
+    """Squeue's rows. Raises SchedulerError."""
+    return [_queue_row(fields) for fields in _rows(stdout, len(QUEUE_FIELDS), "squeue")]
+
+
+def _queue_row(fields: list[str]) -> QueueRow:
+    identifier, state, reason, submitted, started, used, limit, nodes, name, tag = fields
+    return QueueRow(
+        id=identifier,
+        state=state,
+        reason=reason.strip("()"),
+        submitted_at=moment(submitted),
+        started_at=moment(started),
+        elapsed_s=duration_s(used),
+        limit_s=duration_s(limit),
+        nodes=_absent(nodes),
+        name=name,
+        tag="" if tag == "(null)" else tag,
+    )
+
+
+def accounting(stdout: str) -> list[AccountingRow]:
+    """Sacct's rows, without those of steps. Raises SchedulerError."""
+    rows = []
+    for fields in _rows(stdout, len(ACCOUNTING_FIELDS), "sacct"):
+        identifier, state, exit_code, submitted, started, ended, nodes, reason = fields
+        if not _JOB_ID.match(identifier):
+            continue  # a step (12.batch), or pending elements of an array taken together (12_[3-5])
+        ending = _EXIT.match(exit_code)
+        rows.append(
+            AccountingRow(
+                id=identifier,
+                state=(state.split() or [""])[0].rstrip("+"),  # "CANCELLED by 1000"
+                exit_code=int(ending.group(1)) if ending else None,
+                signal=int(ending.group(2)) if ending else None,
+                submitted_at=moment(submitted),
+                started_at=moment(started),
+                ended_at=moment(ended),
+                nodes=_absent(nodes),
+                reason="" if reason == "None" else reason,
+            )
+        )
+    return rows
+
+
+@dataclass(frozen=True)
+class NodeRow:
+    """A node in one partition, as sinfo shows it."""
+
+    name: str
+    partition: str
+    default: bool
+    state: str
+    """``idle``, ``mixed``, ``drained``, … without the flags that follow it."""
+    cpus: int
+    memory_mib: int
+    gpus: int
+    reason: str
+
+    @property
+    def usable(self) -> bool:
+        """False where no job starts until somebody mends it."""
+        return not self.state.startswith(("down", "drain", "fail", "unknown", "inval", "future"))
+
+
+def nodes(stdout: str) -> list[NodeRow]:
+    """Sinfo's rows. Raises SchedulerError."""
+    rows = []
+    for fields in _rows(stdout, len(NODE_FIELDS), "sinfo"):
+        name, partition, state, cpus, memory, gres, reason = fields
+        if not cpus.rstrip("+").isdigit() or not memory.rstrip("+").isdigit():
+            raise SchedulerError(f"sinfo: node {name}: {cpus!r} CPUs and {memory!r} MiB are no numbers")
+        rows.append(
+            NodeRow(
+                name=name,
+                partition=partition.rstrip("*"),
+                default=partition.endswith("*"),
+                state=state.rstrip("*~#!%$@^-+").lower(),
+                cpus=int(cpus.rstrip("+")),
+                memory_mib=int(memory.rstrip("+")),
+                gpus=gpus(gres),
+                reason="" if reason == "none" else reason,
+            )
+        )
+    return rows
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A partition's limits. inf: none."""
+
+    name: str
+    state: str
+    max_time_s: float
+    max_nodes: float
+
+
+def partitions(stdout: str) -> list[Partition]:
+    """``scontrol --oneliner show partition``. Raises SchedulerError."""
+    found = []
+    for line in stdout.splitlines():
+        if not line.strip() or line.startswith("No partitions"):
+            continue
+        values = pairs(line)
+        if "PartitionName" not in values:
+            raise SchedulerError(f"scontrol show partition said {line[:200]!r}")
+        most = values.get("MaxNodes", "UNLIMITED")
+        limit = duration_s(values.get("MaxTime", "UNLIMITED"))
+        found.append(
+            Partition(
+                name=values["PartitionName"],
+                state=values.get("State", "UP"),
+                max_time_s=inf if limit is None else limit,
+                max_nodes=int(most) if most.isdigit() else inf,
+            )
+        )
+    return found
+
+
+def pairs(line: str) -> dict[str, str]:
+    """``Key=value Key=value with blanks …`` of one scontrol line."""
+    matches = list(_PAIR.finditer(line))
+    ends = [match.start() for match in matches[1:]] + [len(line)]
+    return {match.group(1): line[match.end() : end].strip() for match, end in zip(matches, ends, strict=True)}
+
+
+def gpus(gres: str) -> int:
+    """GPUs of a node: ``gpu:h100:8(S:0-1),nvme:1`` → 8. Types are added up."""
+    return sum(int(count) for count in _GPUS.findall(re.sub(r"\([^)]*\)", "", gres)))
+
+
+def moment(text: str) -> float | None:
+    """A Unix time; None where Slurm has none, or printed a local time, whose zone is not known here."""
+    return float(text) if text.isdigit() else None
+
+
+def duration_s(text: str) -> float | None:
+    """``1-02:03:04``, ``03:04``; None for UNLIMITED, INVALID, N/A, NOT_SET, empty."""
+    match = _DURATION.match(text)
+    if match is None:
+        return float(text) * 60 if text.isdigit() else None
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60.0 + seconds
+
+
+def _rows(stdout: str, width: int, command: str) -> list[list[str]]:
+    rows = []
+    for number, line in enumerate(stdout.split("\n"), 1):
+        if not line:  # nothing else: strip() would take separators for blanks
+            continue
+        fields = [field.strip() for field in line.split(SEPARATOR)]
+        if len(fields) != width:
+            raise SchedulerError(f"{command}, line {number}: {len(fields)} fields instead of {width}: {line[:200]!r}")
+        rows.append(fields)
+    return rows
+
+
+def _absent(nodes_text: str) -> str:
+    return "" if nodes_text in ("(null)", "None assigned", "n/a", "None") else nodes_text

@@ -1,0 +1,37 @@
+"""Whether a job that ended badly is tried again: by its cause, never blindly. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from surefoot.model.job import EndCause, JobSpec, JobStatus
+from surefoot.scheduler.slurm.hostlist import compress, expand
+
+MOST_TRIES = 3
+"""Submissions of one job, the first among them."""
+
+
+@dataclass(frozen=True)
+class Retry:
+    """The same job again, on other nodes, and why."""
+
+    exclude_hosts: str
+    """Hostlist, beyond the spec's own."""
+    reason: str
+
+
+def retry(spec: JobSpec, status: JobStatus, tries: int, bad_nodes: str = "", most: int = MOST_TRIES) -> Retry | None:
+    """Where to submit a job again that ended as `status`; None: it is not tried again.
+
+    A node's failure: without the nodes at fault (`bad_nodes`, a hostlist, those of the tries before
+    too; where nobody knows, nothing is excluded). Everything else is the job's own: it would end at
+    its time limit, for want of memory or with its error again, and a preempted job waits for the
+    scheduler's requeue.
+    """
+    if status.cause is not EndCause.NODE or tries >= most:
+        return None
+    at_fault = sorted(set(expand(bad_nodes)))
+    if set(expand(spec.hosts)) & set(at_fault):
+        return None  # asked for by name: without it, it is another job
+    without = f" without {compress(at_fault)}" if at_fault else ""
+    return Retry(compress(at_fault), f"{status.reason}: try {tries + 1} of {most}{without}")

@@ -1,0 +1,468 @@
+"""Slurm behind the interface that local processes have: the one module here that runs commands."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from surefoot.connection.base import CommandResult, Connection
+from surefoot.errors import ConnectionFailedError, EvidenceError, SchedulerError
+from surefoot.evidence import parse_json, parse_record
+from surefoot.model.job import EndCause, Job, JobDone, JobSpec, JobState, JobStatus
+from surefoot.scheduler.slurm import commands, parse
+from surefoot.scheduler.slurm.hostlist import compress, expand
+from surefoot.scheduler.slurm.parse import NodeRow, Partition
+from surefoot.scheduler.slurm.pending import explain, never_runs
+from surefoot.scheduler.slurm.script import LAUNCHER, SCRIPT, Site, array_elements, batch_script
+from surefoot.scheduler.slurm.states import FINAL, AccountingRow, QueueRow, Witnesses, combine, reconcile
+
+TAG = "surefoot"
+_FASTEST_S = 0.8
+"""Between two questions to the controller while something is new."""
+_SLOWEST_S = 10.0
+_GROWTH = 1.3
+_FILES_S = 1.2
+"""Between two looks for done.json: a question to the storage, not to the controller."""
+_INVENTORY_S = 60.0
+_CANCEL_WAIT_S = 15.0
+_BUSY = ("Socket timed out", "Unable to contact slurm controller", "Connection refused", "Resource temporarily", "Zero Bytes", "try again", "Transport endpoint", "Connection timed out", "Slurm temporarily")  # fmt: skip
+_NOT_KNOWN = "Invalid job id specified"
+
+
+@dataclass
+class _Tracked:
+    """What is remembered of a job between two polls."""
+
+    job: Job
+    elements: tuple[str, ...]
+    status: JobStatus = field(default_factory=lambda: JobStatus(state=JobState.PENDING))
+    last: dict[str, JobStatus] = field(default_factory=dict)
+    silent_since: dict[str, float] = field(default_factory=dict)
+
+    def done_file(self, element: str) -> Path:
+        folder = Path(self.job.spec.folder)
+        return folder / f"array-{element.split('_')[1]}" / "done.json" if "_" in element else folder / "done.json"
+
+    def open_elements(self) -> list[str]:
+        return [e for e in self.elements if e not in self.last or not self.last[e].state.final]
+
+
+@dataclass(frozen=True)
+class _Heard:
+    """What Slurm answered to one round of questions."""
+
+    answered: bool
+    rows: Mapping[str, QueueRow] = field(default_factory=dict)
+    accounting: Sequence[AccountingRow] = ()
+
+
+@dataclass(frozen=True)
+class TaggedJob:
+    """A job in the queue that some climb submitted."""
+
+    id: str
+    name: str
+    state: str
+    tag: str
+    """``surefoot:<run>:<nonce>:<job>``."""
+
+
+class SlurmScheduler:
+    """Submits, asks and cancels by Slurm's command line, on the connection's host.
+
+    `env` is added to the environment of Slurm's commands. `queries` counts them by name. Raises
+    SchedulerError where Slurm refuses, or does not answer for `patience_s`.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        site: Site,
+        *,
+        env: Mapping[str, str] | None = None,
+        patience_s: float = 600,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._connection = connection
+        self._site = site
+        self._env = dict(env or {})
+        self._patience_s = patience_s
+        self._clock = clock
+        self._tracked: dict[str, _Tracked] = {}
+        self._lock = threading.RLock()
+        self._ask_at = self._look_at = 0.0
+        self._pause = _FASTEST_S
+        self._busy_since: float | None = None
+        self._no_accounting = False
+        self._inventory: tuple[float, list[NodeRow], list[Partition]] | None = None
+        self._hinted: set[str] = set()
+        self._damaged: dict[str, str] = {}
+        self.queries: Counter[str] = Counter()
+
+    # -- submitting
+
+    def submit(self, spec: JobSpec, *, exclude_hosts: str = "") -> Job:
+        """Hand over a job. Where the answer is lost, it is looked for by its tag before it is sent again.
+
+        `exclude_hosts`: nodes not to use this time. It is no part of what was asked: the record of
+        the job keeps `spec` as it is.
+        """
+        site = replace(self._site, exclude_hosts=exclude_hosts)
+        tag = _tag(spec)
+        script = batch_script(spec, site, tag)
+        self._refuse_impossible(spec, site)
+        folder = Path(spec.folder)
+        submitted_at = self._clock()
+        intent = {"tag": tag, "submitted_at": submitted_at, "exclude_hosts": exclude_hosts}
+        self._connection.write(
+            {
+                folder / "request.json": _json(spec.request),
+                folder / "spec.json": _json(spec.canonical()),
+                folder / "submission.json": _json(intent),
+                folder / LAUNCHER: Path(__file__).with_name("launch.py").read_bytes(),
+                folder / SCRIPT: script.encode(),
+            }
+        )
+        identifier = self._sbatch(folder, tag)
+        job = Job(id=identifier, spec=spec, submitted_at=submitted_at)
+        elements = tuple(f"{identifier}_{n}" for n in array_elements(spec.array)) if spec.array else (identifier,)
+        with self._lock:
+            self._tracked[identifier] = _Tracked(job, elements)
+            self._hurry()
+        self._connection.write({folder / "job.json": _json(job.canonical())})
+        return job
+
+    def resubmit(self, job: Job, *, exclude_hosts: str = "") -> Job:
+        """The same job again after a node failed. What it left goes to ``try-<n>/`` of its folder."""
+        script = (
+            'cd -- "$1" || exit 1; n=1; while [ -e "try-$n" ]; do n=$((n+1)); done; mkdir "try-$n" || exit 1; '
+            'for f in * .claim*; do case $f in try-*) ;; *) [ ! -e "$f" ] || mv -- "$f" "try-$n/" || exit 1;; esac; done'
+        )
+        moved = self._connection.run(["sh", "-c", script, "sh", job.spec.folder], timeout_s=120)
+        if moved.exit_code != 0:
+            raise SchedulerError(f"cannot set aside what job {job.id} left: {_said(moved)}")
+        return self.submit(job.spec, exclude_hosts=exclude_hosts)
+
+    def _sbatch(self, folder: Path, tag: str) -> str:
+        argv = commands.sbatch(str(folder), str(folder / SCRIPT))
+        deadline = time.monotonic() + self._patience_s
+        pause = 1.0
+        while True:
+            self.queries["sbatch"] += 1
+            lost = ""
+            try:
+                result = self._connection.run(argv, env=self._env, timeout_s=120)
+            except ConnectionFailedError as error:
+                if "it may have run" not in error.message:
+                    raise
+                lost = str(error)
+            else:
+                if result.exit_code == 0:
+                    return parse.job_id(result.stdout.decode(errors="replace"))
+                lost = _said(result)
+                if not result.timed_out and not _is_busy(result):
+                    raise SchedulerError(
+                        f"Slurm refuses the job in {folder}: {lost}",
+                        next_action=f"mend the cluster file or the ladder; by hand: sbatch --test-only {folder}/{SCRIPT}",
+                    )
+            # The controller may have taken it, and may still be about to.
+            for _ in range(3):
+                time.sleep(pause)
+                found = self._find(folder, tag)
+                if found:
+                    return found
+            if time.monotonic() > deadline:
+                raise SchedulerError(
+                    f"Slurm took no job for {self._patience_s:g} s: {lost}",
+                    next_action="check slurmctld (`scontrol ping` on the login host), then resume the run",
+                )
+            pause = min(pause * 2, 15.0)
+
+    def _find(self, folder: Path, tag: str) -> str | None:
+        """Id of a submission whose answer was lost: from the queue, or from the file that it began with."""
+        started = folder / "started.json"
+        written = self._connection.read_many([started]).get(started)
+        if written is not None:
+            return str(json.loads(written)["id"]).split("_")[0]
+        for job in self.tagged():
+            if job.tag == tag:
+                return job.id.split("_")[0]
+        return None
+
+    def _refuse_impossible(self, spec: JobSpec, site: Site) -> None:
+        """Say before submitting what can never run. What cannot be found out is left to Slurm."""
+        try:
+            nodes, partitions = self.inventory()
+        except SchedulerError:
+            return
+        if not nodes:
+            return
+        problems = never_runs(spec, spec.partition or site.partition, nodes, partitions)
+        if problems:
+            raise SchedulerError(
+                f"job {spec.name!r} can never run: {'; '.join(problems)}",
+                next_action="ask for less in the ladder, or name another partition in the cluster file",
+            )
+
+    def inventory(self) -> tuple[list[NodeRow], list[Partition]]:
+        """Nodes and partitions, at most a minute old. Raises SchedulerError."""
+        with self._lock:
+            if self._inventory is None or self._clock() - self._inventory[0] > _INVENTORY_S:
+                nodes = parse.nodes(self._output(commands.sinfo()))
+                partitions = parse.partitions(self._output(commands.show_partitions()))
+                self._inventory = (self._clock(), nodes, partitions)
+            return self._inventory[1], self._inventory[2]
+
+    def bad_nodes(self, status: JobStatus) -> str:
+        """Hostlist: which of the nodes that a job had are not usable now."""
+        with self._lock:
+            self._inventory = None
+        nodes, _ = self.inventory()
+        unusable = {node.name for node in nodes if not node.usable}
+        return compress(host for host in expand(status.nodes) if host in unusable)
+
+    # -- asking
+
+    def poll(self, jobs: Sequence[Job]) -> Mapping[str, JobStatus]:
+        """States by id. Slurm is asked once for all jobs, and not at every call: see `_pause`."""
+        with self._lock:
+            for job in jobs:
+                self._track(job)
+            tracked = [self._tracked[job.id] for job in jobs]
+            wanted = [(t, e) for t in tracked for e in t.open_elements()]
+            now = time.monotonic()
+            if wanted and now >= self._ask_at:
+                self._ask(wanted)
+            elif wanted and now >= self._look_at:
+                self._look(wanted)
+            return {t.job.id: t.status for t in tracked}
+
+    def _track(self, job: Job) -> None:
+        if job.id not in self._tracked:
+            numbers = array_elements(job.spec.array) if job.spec.array else []
+            self._tracked[job.id] = _Tracked(job, tuple(f"{job.id}_{n}" for n in numbers) or (job.id,))
+            self._hurry()
+
+    def _hurry(self) -> None:
+        self._pause = _FASTEST_S
+        self._ask_at = 0.0
+
+    def _ask(self, wanted: list[tuple[_Tracked, str]]) -> None:
+        """All witnesses, the queue first: what it says of the others is then older, never newer."""
+        ids = list(dict.fromkeys(element.split("_")[0] for _, element in wanted))
+        queue = self._queue(ids)
+        done = self._done(wanted)
+        now = self._clock()
+        rows = {row.id: row for row in queue or ()}
+        gone = [e for _, e in wanted if queue is not None and not _active(rows.get(e)) and e not in done]
+        accounting = self._accounting(gone) if gone else []
+        for t, element in wanted:
+            if queue is not None:
+                if _active(rows.get(element)):
+                    t.silent_since.pop(element, None)
+                else:
+                    t.silent_since.setdefault(element, now)
+            self._settle(t, element, _Heard(queue is not None, rows, accounting), done.get(element))
+        self._after_asking(wanted, rows)
+
+    def _look(self, wanted: list[tuple[_Tracked, str]]) -> None:
+        """Only whether what runs has left a done.json: where it has, Slurm is asked now and not later."""
+        running = [(t, e) for t, e in wanted if e in t.last and t.last[e].state is JobState.RUNNING]
+        news = self._done(running).keys() - self._hinted
+        self._look_at = time.monotonic() + _FILES_S
+        if news:
+            self._hinted |= news
+            self._hurry()
+            self._ask(wanted)
+
+    def _settle(self, t: _Tracked, element: str, heard: _Heard, done: JobDone | None) -> None:
+        now, row = self._clock(), heard.rows.get(element)
+        status = reconcile(
+            Witnesses(
+                job_id=element,
+                submitted_at=t.job.submitted_at,
+                now=now,
+                answered=heard.answered,
+                queue=row,
+                accounting=heard.accounting,
+                done=done,
+                requeue=t.job.spec.requeue,
+                silent_since=t.silent_since.get(element),
+                before=t.last.get(element),
+            )
+        )
+        if status.state is JobState.PENDING and row is not None:
+            status = status.model_copy(update={"reason": explain(status.reason or "None", status.expected_start, now)})
+        if element in self._damaged and heard.answered and not _active(row):
+            status = JobStatus(state=JobState.LOST, reason=self._damaged[element], cause=EndCause.LOST)
+        before = t.last.get(element)
+        if before is None or before.state is not status.state:
+            self._hurry()
+        t.last[element] = status
+        known = [t.last.get(e) or JobStatus(state=JobState.PENDING) for e in t.elements]
+        t.status = known[0] if t.elements == (t.job.id,) else combine(known)
+
+    def _after_asking(self, wanted: list[tuple[_Tracked, str]], rows: Mapping[str, QueueRow]) -> None:
+        """Ask again soon while something is new or about to end, else less and less often."""
+        now = time.monotonic()
+        ages = [rows[e].elapsed_s or 0 for _, e in wanted if e in rows and rows[e].state == "RUNNING"]
+        young = any(age < 30 for age in ages) or any(self._clock() - t.job.submitted_at < 30 for t, _ in wanted)
+        self._pause = _FASTEST_S if young else min(self._pause * _GROWTH, _SLOWEST_S)
+        self._ask_at = now + self._pause
+        self._look_at = now + _FILES_S
+
+    def _queue(self, ids: Sequence[str]) -> list[QueueRow] | None:
+        """Squeue's rows; None where the controller is silent. Raises SchedulerError when it is for too long."""
+        result = self._run(commands.squeue(ids))
+        said = _said(result)
+        if result.exit_code == 0 or (_NOT_KNOWN in said and not result.timed_out):
+            self._busy_since = None
+            return parse.queue(result.stdout.decode(errors="replace"))
+        if result.timed_out or _is_busy(result):
+            now = time.monotonic()
+            self._busy_since = self._busy_since or now
+            if now - self._busy_since > self._patience_s:
+                raise SchedulerError(
+                    f"Slurm's controller has not answered for {self._patience_s:g} s: {said}",
+                    next_action="jobs go on running: mend slurmctld, then resume the run",
+                )
+            self._pause = min(max(self._pause, 1.0) * 2, 30.0)
+            return None
+        raise SchedulerError(f"squeue failed: {said}", next_action="try it on the login host by hand")
+
+    def _accounting(self, elements: Sequence[str]) -> list[AccountingRow]:
+        """Sacct's rows; none where there is no accounting, or it does not answer: it is one witness of three."""
+        if self._no_accounting:
+            return []
+        result = self._run(commands.sacct(list(dict.fromkeys(element.split("_")[0] for element in elements))))
+        if result.exit_code != 0:
+            self._no_accounting = "accounting storage is disabled" in _said(result)
+            return []
+        return parse.accounting(result.stdout.decode(errors="replace"))
+
+    def _done(self, wanted: Sequence[tuple[_Tracked, str]]) -> dict[str, JobDone]:
+        """Every ``done.json`` that is there, in one question."""
+        if not wanted:
+            return {}
+        paths = {t.done_file(element): element for t, element in wanted}
+        self.queries["files"] += 1
+        found = {}
+        for path, content in self._connection.read_many(paths).items():
+            try:
+                text = content.decode()
+                found[paths[path]] = parse_record(JobDone, parse_json(text, file=str(path)), file=str(path))
+            except (EvidenceError, UnicodeDecodeError) as error:
+                self._damaged[paths[path]] = f"cannot read its done.json: {error}"
+            else:
+                self._damaged.pop(paths[path], None)
+        return found
+
+    def tagged(self) -> list[TaggedJob]:
+        """Jobs of this user in the queue that a climb submitted, this one or another."""
+        uid = self._connection.run(["id", "-u"], repeatable=True).stdout.decode().strip()
+        rows = parse.queue(self._output(commands.squeue_of_user(uid)))
+        return [TaggedJob(r.id, r.name, r.state, r.tag) for r in rows if r.tag.startswith(f"{TAG}:")]
+
+    # -- ending
+
+    def cancel(self, jobs: Sequence[Job]) -> None:
+        """Scancel all of them at once, then wait a little for them to have ended."""
+        with self._lock:
+            for job in jobs:
+                self._track(job)
+            mine = [self._tracked[job.id] for job in jobs]
+            active = [t.job for t in mine if not t.status.state.final]
+            if not active:
+                return
+            self._cancel_ids([job.id for job in active])
+            self._hurry()
+        deadline = time.monotonic() + _CANCEL_WAIT_S
+        while time.monotonic() < deadline:
+            if all(status.state.final for status in self.poll(active).values()):
+                return
+            time.sleep(0.2)
+
+    def _cancel_ids(self, ids: Sequence[str]) -> None:
+        deadline = time.monotonic() + 30
+        while True:
+            result = self._run(commands.scancel(ids))
+            if result.exit_code == 0 or _NOT_KNOWN in _said(result) or "already completing" in _said(result):
+                return
+            if not (_is_busy(result) or result.timed_out) or time.monotonic() > deadline:
+                raise SchedulerError(
+                    f"cannot cancel jobs {', '.join(ids)}: {_said(result)}",
+                    next_action=f"on the login host: scancel {' '.join(ids)}",
+                )
+            time.sleep(1)
+
+    def reap(self, folder: Path) -> bool:
+        """End the job of a folder that another, dead process submitted. True when nothing of it runs any more."""
+        names = [folder / "submission.json", folder / "job.json"]
+        found = self._connection.read_many(names)
+        if names[0] not in found:
+            return True  # never submitted
+        tag = json.loads(found[names[0]])["tag"]
+        mine = [job.id for job in self.tagged() if job.tag == tag]
+        if not mine:
+            return True
+        self._cancel_ids(mine)
+        deadline = time.monotonic() + _CANCEL_WAIT_S
+        while time.monotonic() < deadline:
+            if not any(job.tag == tag for job in self.tagged()):
+                return True
+            time.sleep(1)
+        return False
+
+    def close(self) -> None:
+        """Cancel what is still there of what this object submitted or polled."""
+        with self._lock:
+            jobs = [t.job for t in self._tracked.values() if not t.status.state.final]
+        self.cancel(jobs)
+
+    # -- commands
+
+    def _run(self, argv: Sequence[str]) -> CommandResult:
+        self.queries[argv[0]] += 1
+        return self._connection.run(argv, env={**self._env, **commands.TIMES}, timeout_s=90, repeatable=True)
+
+    def _output(self, argv: Sequence[str]) -> str:
+        result = self._run(argv)
+        if result.exit_code != 0:
+            raise SchedulerError(
+                f"{argv[0]} failed: {_said(result)}", next_action="check slurmctld (`scontrol ping` on the login host)"
+            )
+        return result.stdout.decode(errors="replace")
+
+
+def _active(row: QueueRow | None) -> bool:
+    return row is not None and row.state not in FINAL
+
+
+def _is_busy(result: CommandResult) -> bool:
+    return any(word in _said(result) for word in _BUSY)
+
+
+def _said(result: CommandResult) -> str:
+    if result.timed_out:
+        return "it did not answer in time"
+    text = (result.stderr or result.stdout).decode(errors="replace").strip()
+    return text[-400:] or f"exit code {result.exit_code}, signal {result.signal}"
+
+
+def _json(content: Any) -> bytes:
+    return (json.dumps(content, indent=1, allow_nan=False) + "\n").encode()
+
+
+def _tag(spec: JobSpec) -> str:
+    """Names one submission for ever. Only what a comment carries intact."""
+    parts = [spec.env.get("SUREFOOT_RUN", ""), spec.env.get("SUREFOOT_NONCE", "") or secrets.token_hex(8), spec.name]
+    return ":".join(
+        [TAG, *("".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in p) for p in parts)]
+    )
