@@ -17,7 +17,7 @@ from surefoot.connection.ssh import SshConnection
 from surefoot.errors import ConnectionFailedError, StorageError
 from surefoot.scheduler.processes import start_ticks
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not sshd.available(), reason="wants root and OpenSSH's server")]
+pytestmark = pytest.mark.lab  # wants root and OpenSSH's server
 SHOW = "import sys; sys.stdout.buffer.write(b'\\0'.join(a.encode('utf-8', 'surrogateescape') for a in sys.argv[1:]))"
 
 
