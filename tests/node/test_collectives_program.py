@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from surefoot.node.collectives import Operation, count_wrong, pattern  # noqa: E402
+from surefoot.node.collectives import Operation, count_wrong, pattern
 
 pytestmark = pytest.mark.slow  # imports torch
 CPU = torch.device("cpu")

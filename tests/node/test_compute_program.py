@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from surefoot.node import compute  # noqa: E402
+from surefoot.node import compute
 
 pytestmark = pytest.mark.slow  # imports torch
 CPU = torch.device("cpu")

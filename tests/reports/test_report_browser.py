@@ -23,16 +23,14 @@ QUIET = (
 )  # fmt: skip
 TROUBLE = ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded", "Network.loadingFailed")
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine"),
-]
+pytestmark = pytest.mark.slow
 
 
 class Browser:
     """Chromium over the DevTools pipe (NUL-separated JSON on file descriptors 3 and 4)."""
 
     def __init__(self, profile: Path) -> None:
+        assert CHROMIUM, "the report is looked at in Chromium: apt-get install chromium"
         to_browser, self._write = os.pipe()
         self._read, from_browser = os.pipe()
         # The shell moves the two pipes to where Chromium looks for them, without a fork hook.

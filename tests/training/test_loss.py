@@ -17,13 +17,16 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Any:
-    transformers = pytest.importorskip("transformers")
+    import transformers
+
     return transformers.AutoTokenizer.from_pretrained(str(FOLDER / "base"))
 
 
 @pytest.fixture
 def model() -> Any:
-    transformers, torch = pytest.importorskip("transformers"), pytest.importorskip("torch")
+    import torch
+    import transformers
+
     torch.set_num_threads(1)
     from surefoot.model.recipe import Lora
     from surefoot.training.lora import add_adapter
