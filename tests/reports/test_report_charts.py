@@ -131,3 +131,9 @@ def test_a_category_without_items_says_so_and_has_no_bar() -> None:
     )
     assert "no items" in texts(svg)
     assert "<rect" not in svg
+
+
+@pytest.mark.parametrize("losses", [[-1.0], [0.0], [-1.0, -3.0], [-1e-9, 2.0]])
+def test_a_loss_that_is_not_positive_is_drawn(losses: list[float]) -> None:
+    drawn = charts.loss_curve([details.LossPoint(step, loss, None) for step, loss in enumerate(losses)])
+    assert "Training loss" in str(drawn)

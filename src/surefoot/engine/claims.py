@@ -23,6 +23,10 @@ from surefoot.model.base import Record
 from surefoot.paths import AttemptPaths, RunPaths
 from surefoot.scheduler.processes import is_alive, start_ticks
 
+_TRIES = 200
+_REMOVAL_S = 30.0
+_REMOVAL_WAIT_S = 0.05
+
 
 class Owner(Record):
     """Which process holds a claim."""
@@ -83,12 +87,11 @@ def _claim(path: Path, mine: Owner, what: str, *, take_over: bool) -> None:
     own = path.with_name(f".{path.name}.{mine.pid}.{secrets.token_hex(4)}")
     write_record(own, mine)
     try:
-        for _ in range(10):  # each time round, somebody else was quicker with a dead claim
+        for _ in range(_TRIES):  # each time round, somebody else was quicker with a dead claim
             with contextlib.suppress(FileExistsError):
                 os.link(own, path)
                 return
-            with contextlib.suppress(FileNotFoundError):
-                _set_aside_if_dead(path, what, take_over=take_over)
+            _remove_if_dead(path, own, what, take_over=take_over)
     except OSError as error:
         raise StorageError(f"cannot claim {path}: {error.strerror}") from error
     finally:
@@ -96,18 +99,33 @@ def _claim(path: Path, mine: Owner, what: str, *, take_over: bool) -> None:
     raise RequestError(f"{what} by several processes at once", next_action="wait, then try again")
 
 
-def _set_aside_if_dead(path: Path, what: str, *, take_over: bool) -> None:
-    """Move a dead claim away. Raises RequestError when its process may live, FileNotFoundError when it is gone."""
-    before = path.read_bytes()
+def _remove_if_dead(path: Path, own: Path, what: str, *, take_over: bool) -> None:
+    """Remove a claim whose process is gone. Raises RequestError when it may live.
+
+    One process at a time does so, under a claim on the removal: else a slow one would remove, as
+    dead, what a quick one has just put in the dead one's place.
+    """
+    _refuse_if_alive(path, what, take_over=take_over)
+    guard = path.with_name(f".{path.name}.removal")
+    try:
+        os.link(own, guard)
+    except FileExistsError:
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - guard.stat().st_mtime > _REMOVAL_S:
+                guard.unlink()  # whoever made it was killed in the middle
+        time.sleep(_REMOVAL_WAIT_S)
+        return
+    try:
+        _refuse_if_alive(path, what, take_over=take_over)
+        path.unlink(missing_ok=True)
+    finally:
+        guard.unlink(missing_ok=True)
+
+
+def _refuse_if_alive(path: Path, what: str, *, take_over: bool) -> None:
     owner = _owner(path)
     if owner is not None and owner.may_live() and not (take_over and owner.elsewhere):
         raise _refusal(owner, what)
-    aside = path.with_name(f".{path.name}.dead.{secrets.token_hex(4)}")
-    path.rename(aside)
-    if aside.read_bytes() != before:  # between reading and renaming, somebody else took the dead one's place
-        with contextlib.suppress(FileExistsError):
-            os.link(aside, path)
-    aside.unlink()
 
 
 def _owner(path: Path) -> Owner | None:

@@ -289,7 +289,7 @@ def loss_curve(points: Sequence[LossPoint]) -> Markup:
     window = smoothing_window(len(points))
     smooth = trailing_mean(points, window)
     losses = [p.loss for p in points]
-    low, high = min(0.0, *losses), max(losses) * 1.05 or 1.0
+    low, high = min(0.0, *losses), max(0.0, *losses) * 1.05 or 1.0
     first, last = points[0].step, max(points[-1].step, points[0].step + 1)
     x = Axis(first, last, 62, WIDTH - 16, _linear_ticks(first, last))
     y = Axis(low, high, 262, 34, _linear_ticks(low, high))
