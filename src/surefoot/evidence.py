@@ -56,11 +56,17 @@ class Blob:
             raise EvidenceError(f"not UTF-8 at byte {error.start}", file=self.name) from error
 
     def tail(self, lines: int = 5) -> tuple[int, str] | None:
-        """(line number, text) of the last non-blank line among the last `lines`; None if there is none."""
-        rows = self.read().decode(errors="replace").splitlines()
-        for number in range(len(rows), max(0, len(rows) - lines), -1):
-            if rows[number - 1].strip():
-                return number, rows[number - 1].strip()
+        """(line number, text) of the last message among the last `lines` lines; None if there is none.
+
+        A message is a non-blank line; one that begins with → says what to do about the line before
+        it, and belongs to that.
+        """
+        rows = [row.strip() for row in self.read().decode(errors="replace").splitlines()]
+        said = [(number, row) for number, row in enumerate(rows, 1) if row and number > len(rows) - lines]
+        for index in range(len(said) - 1, -1, -1):
+            number, row = said[index]
+            if not row.startswith("→") or index == 0:
+                return number, " ".join(text for _, text in said[index:])
         return None
 
     @property

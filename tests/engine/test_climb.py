@@ -64,6 +64,24 @@ def test_a_job_that_exits_with_1_fails_its_rung_with_the_line_that_says_why(tmp_
     assert any("no such device: cuda:7" in e.text and e.line == 1 for e in check.evidence)
 
 
+def test_what_to_do_is_told_together_with_what_went_wrong(tmp_path: Path) -> None:
+    fails = (
+        "import sys; print('cannot read /data/x', file=sys.stderr); print('  → mount it', file=sys.stderr); sys.exit(1)"
+    )
+    results = climb(new_session(tmp_path), toys(runner=fails))
+    check = next(c for c in results["runner"].judgement.checks if c.id == "job.toy.ended")
+    assert any(e.text == "cannot read /data/x → mount it" and e.line == 1 for e in check.evidence)
+
+
+def test_a_recipe_whose_data_is_not_there_is_refused_before_a_run_is_made(tmp_path: Path) -> None:
+    recipe = chosen(tmp_path).recipe
+    assert recipe is not None
+    missing = recipe.model_copy(update={"base": f"path:{tmp_path}/no-model"})
+    with pytest.raises(RequestError, match=r"base: .*no-model"):
+        new_session(tmp_path, recipe=missing)
+    assert not (tmp_path / "runs").exists()
+
+
 def test_a_job_that_succeeds_and_leaves_nothing_is_inconclusive(tmp_path: Path) -> None:
     assert climb(new_session(tmp_path), toys(runner="pass"))["runner"].status is Status.INCONCLUSIVE
 

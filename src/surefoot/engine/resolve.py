@@ -117,6 +117,21 @@ def resolve(cluster: Cluster, ladder: Ladder, recipe: Recipe, policy: Policy) ->
     return inputs, package
 
 
+def refuse_missing_sources(recipe: Recipe) -> None:
+    """Raises RequestError for a ``path:`` of the recipe that is not there: told before anything runs."""
+    sources = {"base": recipe.base, "train.source": recipe.train.source, "evaluate.source": recipe.evaluate.source}
+    missing = [
+        f"{key}: {source.removeprefix('path:')}"
+        for key, source in sources.items()
+        if source.startswith("path:") and not Path(source.removeprefix("path:")).exists()
+    ]
+    if missing:
+        raise RequestError(
+            f"recipe {recipe.name!r}: not there: {'; '.join(missing)}",
+            next_action="correct the path in the recipe (relative ones are below the recipe's own folder)",
+        )
+
+
 def source_digests(recipe: Recipe) -> dict[str, str]:
     """sha256 of the recipe's own data files as they are now, so that an edited file is a changed input.
 

@@ -15,7 +15,7 @@ from surefoot.engine.climb import Climb
 from surefoot.engine.inputs import differences
 from surefoot.engine.package import Package
 from surefoot.engine.planning import Planner
-from surefoot.engine.resolve import resolve, resolve_cluster
+from surefoot.engine.resolve import refuse_missing_sources, resolve, resolve_cluster
 from surefoot.engine.store import create_run, load_manifest, new_run_id, save_inputs
 from surefoot.errors import EvidenceError, RequestError
 from surefoot.model.base import Record
@@ -113,6 +113,8 @@ def start(chosen: Chosen, command: tuple[str, ...], *, run_id: str | None = None
     assert chosen.recipe is not None
     assert chosen.policy is not None
     cluster = resolve_cluster(chosen.cluster, root=chosen.root)
+    if cluster.connection.kind == "local":
+        refuse_missing_sources(chosen.recipe)
     inputs, package = resolve(cluster, chosen.ladder, chosen.recipe, chosen.policy)
     root = RootPaths(Path(cluster.root))
     identifier = new_run_id() if run_id is None else run_id
