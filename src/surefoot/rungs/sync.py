@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from pydantic import Field
+
 from surefoot.errors import EvidenceError
 from surefoot.files import tree_digest
 from surefoot.model.base import Record
@@ -35,8 +37,8 @@ class Push(Record):
 class Tree(Record):
     """One tree as ``surefoot.node.verify_tree`` found it where it ran."""
 
-    folder: str
-    real: str
+    folder: str = Field(min_length=1)
+    real: str = Field(min_length=1)
     files: dict[str, str]
     digest: str
 
