@@ -8,11 +8,10 @@
     │   └── RunNotFoundError      no such run, or it is not readable
     ├── EvidenceError             evidence cannot be read as what it claims to be: file, line, text;
     │                             becomes an INCONCLUSIVE check, never a crash and never a pass
-    ├── MachineryError            the world outside broke: exit 4
-    │   ├── ConnectionFailedError a command could not be run, or a file not moved
-    │   ├── SchedulerError        a job could not be submitted, polled or cancelled
-    │   └── StorageError          the disk or shared storage refused
-    └── InterruptedRunError       Ctrl-C or TERM: exit 130
+    └── MachineryError            the world outside broke: exit 4
+        ├── ConnectionFailedError a command could not be run, or a file not moved
+        ├── SchedulerError        a job could not be submitted, polled or cancelled
+        └── StorageError          the disk or shared storage refused
 
 `assert` is for our own bugs only. A user never sees a traceback for anything in this tree.
 """
@@ -75,7 +74,3 @@ class SchedulerError(MachineryError):
 
 class StorageError(MachineryError):
     """A disk or the shared storage refused a write or a read."""
-
-
-class InterruptedRunError(SurefootError):
-    """The user interrupted the run; its jobs have been cancelled. Exit code 130."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -154,7 +154,6 @@ class EvidenceSet:
     files: Mapping[str, Blob]
     prefix: str = ""
     """Path of the attempt's folder relative to the run's, for references in checks."""
-    refs: list[str] = field(default_factory=list, compare=False)
 
     def __contains__(self, name: str) -> bool:
         return name in self.files

@@ -51,8 +51,3 @@ def format_duration(seconds: float) -> str:
     if seconds < 3600:
         return f"{int(seconds) // 60} min {int(seconds) % 60:02d} s"
     return f"{int(seconds) // 3600} h {int(seconds) % 3600 // 60:02d} min"
-
-
-def gbit_to_gbyte(rate_gbit_s: float) -> float:
-    """Decimal gigabits per second (line rate) to gigabytes per second (busbw's unit)."""
-    return rate_gbit_s / 8

@@ -15,11 +15,11 @@ from collections.abc import Sequence
 import click
 
 from surefoot import __version__
-from surefoot.errors import InterruptedRunError, MachineryError, RequestError, SurefootError
+from surefoot.errors import MachineryError, RequestError, SurefootError
 
 # The same numbers as model.status.ExitCode, which would import pydantic here.
 _UNPROVED, _REQUEST, _MACHINERY, _INTERRUPTED = 2, 3, 4, 130
-_EXIT_CODES = {RequestError: _REQUEST, MachineryError: _MACHINERY, InterruptedRunError: _INTERRUPTED}
+_EXIT_CODES = {RequestError: _REQUEST, MachineryError: _MACHINERY}
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "climb": ("surefoot.cli.climb", "Climb the ladder: collect, judge and report every rung."),
