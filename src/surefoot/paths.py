@@ -14,6 +14,7 @@
                       rungs/<rung>/attempt-001/plan.json
                                                owner.json         who collects it
                                                raw/<job>/…        evidence, verbatim
+                                               raw/<job>.status.json  the scheduler's last word, where it says more
                                                raw/<command>.stdout …
                                                collection.json    seal, written last
 """
@@ -26,6 +27,8 @@ from pathlib import Path
 
 from surefoot.errors import RequestError
 
+DEFAULT_ROOT = ".surefoot"
+"""Where runs lie on this machine unless told otherwise: below the working directory."""
 _ATTEMPT = re.compile(r"^attempt-(\d{3,})$")
 
 
@@ -154,3 +157,7 @@ class AttemptPaths:
 
     def job(self, name: str) -> Path:
         return self.raw / name
+
+    def job_status(self, name: str) -> Path:
+        """The scheduler's last word on a job, where it says more than the job's own ``done.json``."""
+        return self.raw / f"{name}.status.json"

@@ -98,7 +98,7 @@ def test_a_wrong_kind_of_connection_names_the_kinds(lines: Any) -> None:
 def test_an_unknown_key_of_a_connection_names_the_keys_of_its_kind(lines: Any) -> None:
     assert lines("cluster", CLUSTER.replace("host: login", "hots: login")) == [
         "f.yaml:2: connection.host: missing; allowed: text",
-        "f.yaml:2: connection.hots: unknown key; allowed: kind, host; did you mean host?",
+        "f.yaml:2: connection.hots: unknown key; allowed: kind, host, config; did you mean host?",
     ]
     assert lines("cluster", CLUSTER.replace("kind: slurm", "kind: slurm\n  partion: debug")) == [
         "f.yaml:5: scheduler.partion: unknown key; allowed: kind, partition, account, qos; did you mean partition?"

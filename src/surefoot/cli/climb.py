@@ -80,7 +80,7 @@ def _run(
     again: frozenset[str] = frozenset(),
     take_over: bool = False,
 ) -> int:
-    go_on = resume_words(session.root, session.manifest.run_id)
+    go_on = resume_words(session.home, session.manifest.run_id)
     return run_climb(session, selected, go_on, as_json=as_json, again=again, take_over=take_over)
 
 
@@ -109,6 +109,6 @@ def rung_command(*, name: str, run_id: str, again: bool, take_over: bool, as_jso
         assert made.ladder is not None
         selected = select(made.ladder, selection)
         session = start(made, command_line(), run_id=run_id)
-    go_on = ["surefoot", "rung", name, "--run", session.manifest.run_id, *root_words(session.root)]
+    go_on = ["surefoot", "rung", name, "--run", session.manifest.run_id, *root_words(session.home)]
     repeated = selected if again else frozenset()
     return run_climb(session, selected, shlex.join(go_on), as_json=as_json, again=repeated, take_over=take_over)

@@ -16,6 +16,7 @@ from surefoot.lab import lifecycle, machine
 from surefoot.lab.breaking import break_lab, mend_lab
 from surefoot.lab.faults import FAULTS
 from surefoot.lab.hosts import enter_command
+from surefoot.lab.interpreter import running_environment
 from surefoot.lab.places import DEFAULT_HOME, HOME_VARIABLE, LabHome, lab_home
 from surefoot.lab.spec import CLIMBER, HEAD, MAX_NODES, LabSpec, Tier, address
 from surefoot.lab.state import LabState, load
@@ -64,12 +65,22 @@ def lab_command() -> None:
     metavar="DIR",
     help="A folder of this machine that every host sees, read-only, under the same path (may be repeated).",
 )
+@click.option(
+    "--python/--no-python",
+    "with_python",
+    default=True,
+    show_default=True,
+    help="Hosts see the Python environment that runs surefoot, and the cluster file names it.",
+)
 @click.option("--mirror", default="", metavar="URL", help="Debian mirror for the base root; default: mmdebstrap's own.")
-def up_command(*, name: str, home: str, mirror: str, **spec: Any) -> int:
+def up_command(*, name: str, home: str, mirror: str, with_python: bool, binds: tuple[str, ...], **spec: Any) -> int:
     """Make a lab and wait until all its nodes are idle."""
     started = time.monotonic()
+    python, folders = running_environment() if with_python else ("", ())
     place = lab_home(home)
-    state = lifecycle.up(place, _spec(name=name, **spec), mirror=mirror, say=_say)
+    state = lifecycle.up(
+        place, _spec(name=name, python=python, binds=(*binds, *folders), **spec), mirror=mirror, say=_say
+    )
     paths = place.lab(name)
     click.echo(
         f"The lab {name!r} is up: {HEAD} and {state.spec.nodes} nodes idle after {format_duration(time.monotonic() - started)}."
@@ -77,6 +88,7 @@ def up_command(*, name: str, home: str, mirror: str, **spec: Any) -> int:
     click.echo(f"  ssh -F {paths.ssh_config} {HEAD}     as {CLIMBER}; root@{HEAD} works too")
     click.echo(f"  shared root   {paths.shared}")
     click.echo(f"  cluster file  {paths.cluster}")
+    click.echo(f"  surefoot climb --cluster {paths.cluster}")
     return 0
 
 

@@ -8,12 +8,9 @@ from typing import Any, TypeVar
 
 import click
 
-from surefoot.paths import RootPaths, usable_root
+from surefoot.paths import DEFAULT_ROOT, RootPaths, usable_root
 
 C = TypeVar("C", bound=Callable[..., Any])
-
-DEFAULT_ROOT = ".surefoot"
-"""Root of the shipped cluster `local`: below the working directory."""
 
 
 def configuration_options(command: C) -> C:
@@ -21,7 +18,10 @@ def configuration_options(command: C) -> C:
     for option in (
         click.option("--set", "settings", multiple=True, metavar="RUNG.KEY=VALUE", help="Set a rung's parameter."),
         click.option(
-            "--root", metavar="DIR", help="Shared root, in place of the cluster file's.", envvar="SUREFOOT_ROOT"
+            "--root",
+            metavar="DIR",
+            envvar="SUREFOOT_ROOT",
+            help="Where runs lie on this machine: the shared root, or over ssh the folder that records are kept in.",
         ),
         click.option("--policy", metavar="FILE|NAME", help="The gate's policy.  [default: seed]"),
         click.option("--recipe", metavar="FILE|NAME", help="What is fine-tuned.  [default: demo]"),
@@ -35,7 +35,7 @@ def configuration_options(command: C) -> C:
 def root_option(command: C) -> C:
     """``--root`` of commands that look at runs."""
     return click.option(
-        "--root", metavar="DIR", envvar="SUREFOOT_ROOT", default=DEFAULT_ROOT, show_default=True, help="Shared root."
+        "--root", metavar="DIR", envvar="SUREFOOT_ROOT", default=DEFAULT_ROOT, show_default=True, help="Where runs lie."
     )(command)
 
 

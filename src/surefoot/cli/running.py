@@ -96,7 +96,7 @@ def _last_words(
     ]
     if missing:
         blocked = [name for name in status if name in selected and status[name] is Status.BLOCKED]
-        words = resume_words(session.root, session.manifest.run_id, "--to", blocked[-1])
+        words = resume_words(session.home, session.manifest.run_id, "--to", blocked[-1])
         yield f"{blocked[0]} needs {', '.join(dict.fromkeys(missing))}, which was not asked for. Climb up to it: {words}"
     elif code is not ExitCode.PROVED:
         yield f"When that is mended, go on with: {go_on}"

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 import surefoot
 from surefoot.config.explain import Problem, nearest, problems_of
-from surefoot.config.rules import cluster_problems, expand_sources, ladder_problems
+from surefoot.config.rules import absolute_ssh_config, cluster_problems, expand_sources, ladder_problems
 from surefoot.config.yaml_source import At, YamlSource, parse_value, read_yaml
 from surefoot.errors import ConfigError
 from surefoot.model.base import Record
@@ -182,6 +182,8 @@ def _validate(
         problems += ladder_problems(data)
     elif kind == "cluster":
         problems += cluster_problems(data)
+        if folder is not None:
+            absolute_ssh_config(data, folder)
     elif kind == "recipe" and folder is not None:
         problems += expand_sources(data, folder, os.environ)
     told = {problem.at for problem in problems}

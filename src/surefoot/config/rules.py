@@ -53,6 +53,9 @@ def cluster_problems(data: Mapping[str, Any]) -> list[Problem]:
     if not away:
         return []
     problems: list[Problem] = []
+    if kinds == {"connection": "ssh", "scheduler": "local"}:
+        what = "'local' starts processes on this machine; over ssh write `kind: slurm`"
+        problems.append(Problem(("scheduler",), what))
     root = data.get("root")
     if isinstance(root, str) and root and not root.startswith("/"):
         problems.append(Problem(("root",), f"'{root}' is relative; with {away[0]} it must be absolute"))
@@ -62,6 +65,13 @@ def cluster_problems(data: Mapping[str, Any]) -> list[Problem]:
             what = f"'detect' looks at this machine; with {away[0]} write the number of GPUs of a node"
             problems.append(Problem(("node_groups", index, "gpus_per_node"), what))
     return problems
+
+
+def absolute_ssh_config(data: dict[str, Any], folder: Path) -> None:
+    """Make ``connection.config`` absolute; it is relative to `folder`, the cluster file's own."""
+    connection = data.get("connection")
+    if isinstance(connection, dict) and isinstance(connection.get("config"), str) and connection["config"]:
+        connection["config"] = str(_absolute(connection["config"], folder))
 
 
 def _kind(choice: Any) -> Any:

@@ -34,6 +34,10 @@ class Connection(Protocol):
     def host(self) -> str:
         """Name of the machine, for people."""
 
+    @property
+    def remote(self) -> bool:
+        """True where files of the other side are no files of this machine."""
+
     def run(
         self,
         argv: Sequence[str],

@@ -28,6 +28,10 @@ class LocalConnection:
     def host(self) -> str:
         return socket.gethostname()
 
+    @property
+    def remote(self) -> bool:
+        return False
+
     def run(
         self,
         argv: Sequence[str],

@@ -27,6 +27,7 @@ from surefoot.errors import ConnectionFailedError, StorageError
 _POLL_S = 0.01
 _KILL_WAIT_S = 2.0
 _TRANSFER_S = 3600.0
+_HURRIED_S = 20.0
 _EXISTS = 17
 _HIGHEST_SIGNAL = 64
 T = TypeVar("T")
@@ -88,15 +89,22 @@ class _Spoken:
 class SshConnection:
     """A login host. Safe to use from several threads.
 
-    `config` is another ssh_config than the user's (tests); `patience_s` is how long a broken link
-    is tried again for commands that may be repeated.
+    `config` is another ssh_config than the user's; `patience_s` is how long a broken link is tried
+    again for commands that may be repeated: at most `_HURRIED_S` once `hurry` is set.
     """
 
     def __init__(
-        self, host: str, *, config: Path | None = None, patience_s: float = 120, keep_alive_s: int = 10
+        self,
+        host: str,
+        *,
+        config: Path | None = None,
+        patience_s: float = 120,
+        keep_alive_s: int = 10,
+        hurry: threading.Event | None = None,
     ) -> None:
         self._host = check_host(host)
         self._patience_s = patience_s
+        self._hurry = hurry or threading.Event()
         # A socket's path may have about 100 characters, and ssh appends 17 while it makes it.
         self._folder = Path(tempfile.mkdtemp(prefix="sf-", dir=_short_folder()))
         self._socket = self._folder / "m"
@@ -118,6 +126,10 @@ class SshConnection:
     @property
     def host(self) -> str:
         return self._host
+
+    @property
+    def remote(self) -> bool:
+        return True
 
     # -- commands
 
@@ -171,7 +183,7 @@ class SshConnection:
 
     def _try(self, once: Callable[[], T], what: str, cancel: threading.Event | None, repeatable: bool) -> T:
         """Until it works, or trying again is pointless, or not safe, or took too long."""
-        deadline = time.monotonic() + self._patience_s
+        began = time.monotonic()
         pause = 0.25
         while True:
             try:
@@ -181,7 +193,9 @@ class SshConnection:
                 advice = hopeless(down.stderr)
                 unsafe = down.begun and not repeatable
                 stopped = cancel is not None and cancel.is_set()
-                if unsafe or advice or stopped or time.monotonic() + pause > deadline or not self._was_up:
+                patience_s = min(self._patience_s, _HURRIED_S) if self._hurry.is_set() else self._patience_s
+                tired = time.monotonic() + pause > began + patience_s
+                if unsafe or advice or stopped or tired or not self._was_up:
                     raise self._failed(down, what, unsafe, advice) from down
             if cancel is None:
                 time.sleep(pause)

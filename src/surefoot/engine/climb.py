@@ -8,22 +8,26 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from surefoot.connection.base import Connection
 from surefoot.engine.claims import claim_attempt, collected_by, refuse_if_collected
 from surefoot.engine.collect import Collector
 from surefoot.engine.inputs import EVIDENCE_OF, changed, configuration_digests
+from surefoot.engine.jobs import bring_home
 from surefoot.engine.judge import Judge, blocked, unmet_needs, without_evidence
+from surefoot.engine.mirror import Mirror
 from surefoot.engine.package import Package
 from surefoot.engine.planning import Planner
 from surefoot.engine.store import load_attempt, read_record, write_record
 from surefoot.engine.watch import JobWatch
-from surefoot.errors import EvidenceError, RequestError, SurefootError
+from surefoot.errors import EvidenceError, MachineryError, RequestError, SurefootError
 from surefoot.evidence import EvidenceSet
 from surefoot.model.events import Event, Note, RungEnded, RungStarted
 from surefoot.model.ladder import AnyRung
-from surefoot.model.run import RungResult, RunManifest
+from surefoot.model.run import CollectionOutcome, RungResult, RunManifest
 from surefoot.model.status import Status
 from surefoot.paths import RootPaths, RunPaths
 from surefoot.rungs.base import Rung
@@ -58,8 +62,10 @@ class Climb:
         finished: queue.Queue[tuple[str, _Ending]] = queue.Queue()
         running: dict[str, threading.Thread] = {}
         watch = JobWatch(self.scheduler)
-        collector = Collector(self.connection, watch, self.package, self.emit, self.stop)
+        mirror = self._mirror
+        collector = Collector(self.connection, watch, self.package, mirror, self.emit, self.stop)
         try:
+            mirror.send_inputs()
             while self._start_ready(running, finished, collector) or running:
                 with contextlib.suppress(queue.Empty):
                     name, ending = finished.get(timeout=0.2)
@@ -74,8 +80,21 @@ class Climb:
                 for thread in running.values():
                     thread.join()
             watch.close()
-            self.scheduler.close()
+            self._close()
         return {name: self.results[name] for name in self.manifest.inputs.ladder.names if name in self.results}
+
+    @cached_property
+    def _mirror(self) -> Mirror:
+        there = self.root.run(self.manifest.run_id)
+        return Mirror(self.connection, self.run_paths, there, self.emit)
+
+    def _close(self) -> None:
+        """Cancel what is still there, or say that it could not be."""
+        try:
+            self.scheduler.close()
+        except MachineryError as error:
+            self.emit(Note.now(f"jobs of this run may still be there: {error}; end them with: surefoot jobs --reap"))
+        self.connection.close()
 
     def _judge(self) -> Judge:
         return Judge(self.run_paths, self.manifest, self.rungs)
@@ -110,10 +129,18 @@ class Climb:
 
     def _reap(self, rung: str, number: int) -> None:
         """Wait for jobs of an interrupted attempt to be gone, so that two attempts never overlap."""
-        raw = self.run_paths.rung(rung).attempt(number).raw
-        for job in sorted(raw.glob("*/job.json")):
-            if not self.scheduler.reap(job.parent):
-                self.emit(Note(text=f"job in {job.parent} still runs and does not end: end it by hand", at=time.time()))
+        try:
+            attempt = load_attempt(self.run_paths, rung, number)
+        except EvidenceError:
+            return  # it was never planned, so nothing was submitted
+        if attempt.collection is not None and attempt.collection.outcome is CollectionOutcome.COMPLETE:
+            return
+        for spec in attempt.evidence.plan.jobs:
+            folder = Path(spec.folder)
+            if not self.scheduler.reap(folder):
+                self.emit(Note.now(f"the job in {folder} still runs and does not end: end it by hand"))
+            elif attempt.collection is None and self.connection.remote and self.connection.exists(folder):
+                bring_home(self.connection, folder, attempt.paths.job(spec.name))
 
     def _start_ready(
         self,
@@ -168,14 +195,17 @@ class Climb:
             return without_evidence(rung, spec, Status.INCONCLUSIVE, reason, attempt=number)
         except (SurefootError, KeyError) as error:
             return without_evidence(rung, spec, Status.ERROR, f"cannot be planned: {error}", attempt=number)
-        self._push_again()
+        with contextlib.suppress(MachineryError):  # what is wrong with the link, collecting will say
+            self._push_again()
         collector.collect(plan, paths)
         return self._judge().attempt(spec, number, evidence)
 
     def _push_again(self) -> None:
         """Code that sync has proved and somebody has removed since is sent again; jobs say what they ran."""
         folder = self.root.pushed(self.manifest.inputs.code_digest)
-        if "sync" in self.results and not folder.exists() and self.connection.put_tree(self.package.code.files, folder):
+        if "sync" not in self.results:
+            return
+        if not self.connection.exists(folder) and self.connection.put_tree(self.package.code.files, folder):
             self.emit(Note(text=f"{folder} was gone: the code was sent again", at=time.time()))
 
     def _ended(self, result: RungResult) -> None:
@@ -194,3 +224,4 @@ class Climb:
             if collected_by(self.run_paths, result.rung, result.attempt) or attempt.collection.exists():
                 return
         write_record(path, result)
+        self._mirror.send([path])

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from surefoot.connection.base import Connection
+from surefoot.engine.jobs import JobsRunner
+from surefoot.engine.mirror import Mirror
 from surefoot.engine.package import Package
 from surefoot.engine.store import UNSEALED, evidence_files, write_record
 from surefoot.engine.watch import JobWatch
-from surefoot.errors import MachineryError, StorageError
+from surefoot.errors import MachineryError, RequestError, StorageError
 from surefoot.files import sha256_file, write_atomic
-from surefoot.model.events import Event, JobChanged, Progress
-from surefoot.model.job import Job, JobState, JobStatus
+from surefoot.model.events import Event
+from surefoot.model.job import Job
 from surefoot.model.run import (
     Collection,
     CollectionOutcome,
@@ -42,6 +43,7 @@ class Collector:
     connection: Connection
     watch: JobWatch
     package: Package
+    mirror: Mirror
     emit: Callable[[Event], None]
     stop: threading.Event
 
@@ -56,6 +58,7 @@ class Collector:
         outcome, error = CollectionOutcome.COMPLETE, ""
         try:
             write_record(paths.plan, plan)
+            self.mirror.begin(paths)
             paths.raw.mkdir(exist_ok=True)
             for step in plan.steps:
                 self._check_stop()
@@ -63,7 +66,7 @@ class Collector:
                     break
         except _Stopped:
             outcome, error = CollectionOutcome.ABORTED, "interrupted; its jobs were cancelled"
-        except MachineryError as broken:
+        except (MachineryError, RequestError) as broken:
             outcome, error = CollectionOutcome.BROKEN, str(broken)
         except OSError as broken:
             outcome, error = CollectionOutcome.BROKEN, f"{type(broken).__name__}: {broken}"
@@ -76,6 +79,7 @@ class Collector:
             files=_seal(paths.folder),
         )
         write_record(paths.collection, collection)
+        self.mirror.send_attempt(paths)
         return collection
 
     def _check_stop(self) -> None:
@@ -89,7 +93,10 @@ class Collector:
             case PushStep():
                 return self._push(step, paths)
             case JobsStep():
-                return self._jobs(step, plan, jobs)
+                runner = JobsRunner(self.connection, self.watch, self.emit, self.stop, plan.rung)
+                ended_well = runner.run(step, paths, jobs)
+                self._check_stop()
+                return ended_well
 
     def _command(self, step: CommandStep, paths: AttemptPaths) -> bool:
         result = self.connection.run(step.argv, env=step.env, timeout_s=step.timeout_s, cancel=self.stop)
@@ -117,80 +124,6 @@ class Collector:
         }
         write_atomic(paths.raw / f"push-{step.name}.json", json.dumps(account, indent=1) + "\n")
         return True
-
-    def _jobs(self, step: JobsStep, plan: Plan, jobs: list[Job]) -> bool:
-        submitted: list[Job] = []
-        states: Mapping[str, JobStatus] = {}
-        try:
-            for spec in step.jobs:
-                Path(spec.folder).mkdir(parents=True, exist_ok=True)
-                job = self.watch.scheduler.submit(spec)
-                submitted.append(job)
-                jobs.append(job)
-            progress = _ProgressReader(plan.rung, submitted, self.emit)
-            states = self.watch.wait(submitted, self.stop, self._announce(plan.rung), progress.tick)
-        finally:
-            # On every way out, whatever happened: nothing keeps running into a folder that is sealed.
-            left = [job for job in submitted if job.id not in states or not states[job.id].state.final]
-            if left:
-                self.watch.scheduler.cancel(left)
-        self._check_stop()
-        for job in submitted:
-            if states[job.id].state is JobState.LOST:
-                raise MachineryError(
-                    f"job {job.spec.name!r} ({job.id}) is lost: {states[job.id].reason}",
-                    next_action=f"see supervisor.log in {job.spec.folder}, then resume the run",
-                )
-        return all(_as_expected(job, states[job.id]) for job in submitted)
-
-    def _announce(self, rung: str) -> Callable[[Job, JobStatus], None]:
-        def announce(job: Job, status: JobStatus) -> None:
-            self.emit(
-                JobChanged(
-                    rung=rung,
-                    job=job.spec.name,
-                    job_id=job.id,
-                    state=status.state,
-                    reason=status.reason,
-                    at=time.time(),
-                )
-            )
-
-        return announce
-
-
-class _ProgressReader:
-    """Turns jobs' ``progress.json`` into events. Nothing of it is evidence: damage is passed over."""
-
-    def __init__(self, rung: str, jobs: list[Job], emit: Callable[[Event], None]) -> None:
-        self._rung = rung
-        self._files = {job.spec.name: Path(job.spec.folder) / "progress.json" for job in jobs}
-        self._last: dict[str, float] = {}
-        self._emit = emit
-
-    def tick(self) -> None:
-        for job, path in self._files.items():
-            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                state = json.loads(path.read_text())
-                if self._last.get(job) != state["at"]:
-                    self._last[job] = state["at"]
-                    self._emit(
-                        Progress(
-                            rung=self._rung,
-                            job=job,
-                            done=float(state["done"]),
-                            total=float(state["total"]),
-                            text=str(state["text"]),
-                            at=float(state["at"]),
-                        )
-                    )
-
-
-def _as_expected(job: Job, status: JobStatus) -> bool:
-    if status.done is None:
-        return False
-    wanted = job.spec.expect
-    return all(r.exit_code == wanted.exit_code and r.signal == wanted.signal for r in status.done.ranks)
 
 
 def _seal(folder: Path) -> dict[str, SealedFile]:

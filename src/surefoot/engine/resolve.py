@@ -79,16 +79,17 @@ def resolve_cluster(cluster: Cluster, *, root: str | None) -> Cluster:
     this machine's GPUs cannot be counted.
     """
     local = cluster.connection.kind == "local"
-    given = root or cluster.root
+    here = local and cluster.scheduler.kind == "local"
+    given = (root if local else None) or cluster.root
     if not local and not given.startswith("/"):
         raise RequestError(f"cluster {cluster.name!r}: root {given!r} must be absolute on a remote cluster")
     groups = []
     for group in cluster.node_groups:
         gpus = group.gpus_per_node
         if gpus == "detect":
-            if not local:
+            if not here:
                 raise RequestError(
-                    f"cluster {cluster.name!r}: gpus_per_node: detect works on this machine only",
+                    f"cluster {cluster.name!r}: gpus_per_node: detect looks at this machine, and jobs run on others",
                     next_action=f"write the number of GPUs of each node of group {group.name!r}",
                 )
             gpus = detect_gpus(group.gpus_on_bus)

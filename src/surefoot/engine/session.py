@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from surefoot.connection.base import Connection
-from surefoot.connection.local import LocalConnection
 from surefoot.engine.claims import refuse_if_climbed
 from surefoot.engine.climb import Climb
+from surefoot.engine.connect import connect, refuse_unsupported
 from surefoot.engine.inputs import differences
 from surefoot.engine.package import Package
 from surefoot.engine.planning import Planner
@@ -25,10 +24,8 @@ from surefoot.model.ladder import AnyRung, Ladder
 from surefoot.model.policy import Policy
 from surefoot.model.recipe import Recipe
 from surefoot.model.run import Plan, RunManifest
-from surefoot.paths import RootPaths, RunPaths
+from surefoot.paths import DEFAULT_ROOT, RootPaths, RunPaths, usable_root
 from surefoot.rungs.base import Rung
-from surefoot.scheduler.base import Scheduler
-from surefoot.scheduler.local import LocalScheduler
 
 
 @dataclass(frozen=True)
@@ -50,10 +47,17 @@ class Session:
 
     manifest: RunManifest
     root: RootPaths
-    run_paths: RunPaths
+    """The cluster's shared root."""
+    home: RootPaths
+    """Where this machine keeps the run: the shared root too, or over ssh a folder of its own."""
     package: Package
     changes: tuple[str, ...] = ()
     """What differs from the inputs that this run had before."""
+
+    @property
+    def run_paths(self) -> RunPaths:
+        """The run's folder on this machine."""
+        return self.home.run(self.manifest.run_id)
 
     def planner(self, rungs: Mapping[str, Rung[Any, Any]]) -> Planner:
         """Plans attempts of this run."""
@@ -75,7 +79,8 @@ class Session:
 
         Raises RequestError for a cluster that cannot be reached.
         """
-        connection, scheduler = connect(self.manifest.inputs.cluster)
+        stop = stop or threading.Event()
+        connection, scheduler = connect(self.manifest.inputs.cluster, hurry=stop)
         return Climb(
             manifest=self.manifest,
             root=self.root,
@@ -86,21 +91,10 @@ class Session:
             scheduler=scheduler,
             package=self.package,
             emit=emit,
-            stop=stop or threading.Event(),
+            stop=stop,
             again=again,
             take_over=take_over,
         )
-
-
-def connect(cluster: Cluster) -> tuple[Connection, Scheduler]:
-    """Connection and scheduler of a cluster. Raises RequestError for a kind that is not there."""
-    if cluster.connection.kind != "local" or cluster.scheduler.kind != "local":
-        raise RequestError(
-            f"cluster {cluster.name!r} is reached by {cluster.connection.kind} and scheduled by "
-            f"{cluster.scheduler.kind}; this version of Surefoot climbs local clusters only",
-            next_action="climb with --cluster local; `surefoot schema cluster` shows what a cluster file may say",
-        )
-    return LocalConnection(), LocalScheduler()
 
 
 def start(chosen: Chosen, command: tuple[str, ...], *, run_id: str | None = None, record: bool = True) -> Session:
@@ -113,14 +107,15 @@ def start(chosen: Chosen, command: tuple[str, ...], *, run_id: str | None = None
     assert chosen.recipe is not None
     assert chosen.policy is not None
     cluster = resolve_cluster(chosen.cluster, root=chosen.root)
+    refuse_unsupported(cluster)
     if cluster.connection.kind == "local":
         refuse_missing_sources(chosen.recipe)
     inputs, package = resolve(cluster, chosen.ladder, chosen.recipe, chosen.policy)
     root = RootPaths(Path(cluster.root))
+    home = root if cluster.connection.kind == "local" else RootPaths(usable_root(chosen.root or DEFAULT_ROOT))
     identifier = new_run_id() if run_id is None else run_id
     if record:
-        connect(cluster)  # refuse what cannot be climbed before a folder is made
-        manifest = create_run(root, identifier, inputs, chosen.sources, command)
+        manifest = create_run(home, identifier, inputs, chosen.sources, command)
     else:
         manifest = RunManifest(
             run_id=identifier,
@@ -131,7 +126,7 @@ def start(chosen: Chosen, command: tuple[str, ...], *, run_id: str | None = None
             command=command,
             inputs=inputs,
         )
-    return Session(manifest, root, root.run(identifier), package)
+    return Session(manifest, root, home, package)
 
 
 def resume(run_paths: RunPaths, chosen: Chosen) -> Session:
@@ -150,10 +145,11 @@ def resume(run_paths: RunPaths, chosen: Chosen) -> Session:
     inputs, package = resolve(
         cluster, chosen.ladder or old.ladder, chosen.recipe or old.recipe, chosen.policy or old.policy
     )
-    root = RootPaths(run_paths.folder.parent.parent)
-    if Path(cluster.root) != root.root:
+    refuse_unsupported(cluster)
+    root, home = RootPaths(Path(cluster.root)), RootPaths(run_paths.folder.parent.parent)
+    if cluster.connection.kind == "local" and root != home:
         raise RequestError(
-            f"run {before.run_id!r} lies under {root.root}, and the cluster's root is {cluster.root}",
+            f"run {before.run_id!r} lies under {home.root}, and the cluster's root is {cluster.root}",
             next_action="a run stays under its root: start a new run there",
         )
     manifest = before.model_copy(update={"inputs": inputs})
@@ -168,7 +164,7 @@ def resume(run_paths: RunPaths, chosen: Chosen) -> Session:
     if changes:
         refuse_if_climbed(run_paths)
         save_inputs(run_paths, manifest, chosen.sources)
-    return Session(manifest, root, run_paths, package, tuple(changes))
+    return Session(manifest, root, home, package, tuple(changes))
 
 
 def _plain(record: Record) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -165,15 +166,16 @@ def known_hosts(spec: LabSpec, slot: int, keys: Mapping[str, str]) -> str:
 
 
 def cluster_yaml(spec: LabSpec, *, shared: Path) -> str:
-    """The lab as a cluster file. `ssh_config` is not named in it: `Include` it, or pass it to ssh."""
+    """The lab as a cluster file, which lies beside the lab's ssh_config."""
+    python = f"python: {json.dumps(spec.python)}\n" if spec.python else ""
     account = f"  account: {ACCOUNT}\n" if spec.tier is Tier.HOSTS else ""
     return (
         f"# Written by surefoot lab up --name {spec.name}\n"
         f"name: {spec.name}\n"
         f"description: the lab on this machine, {spec.nodes} nodes with {spec.gpus_per_node} pretended GPUs each\n"
-        f"connection:\n  kind: ssh\n  host: {spec.name}-{HEAD}\n"
+        f"connection:\n  kind: ssh\n  host: {spec.name}-{HEAD}\n  config: ssh_config\n"
         f"scheduler:\n  kind: slurm\n  partition: {PARTITION}\n{account}"
-        f"root: {shared}\n"
+        f"root: {shared}\n{python}"
         f"node_groups:\n  - name: nodes\n    count: {spec.nodes}\n"
         f"    hosts: {_hostlist(spec)}\n"
         f"    gpus_per_node: 0  # {spec.gpus_per_node} are pretended: Slurm places by them, no program can use them\n"

@@ -141,6 +141,15 @@ def write_files(files: Iterable[HostFile], *, upper: Path, base: Path) -> None:
         target.chmod(file.mode)
 
 
+def make_reachable(folder: Path, *, upper: Path, base: Path) -> None:
+    """Let every user of a host come to a folder that will be mounted there: /root is closed to others by itself."""
+    parent = upper / folder.parent.relative_to("/")
+    _make_folders(parent, upper, base)
+    while parent != upper:
+        parent.chmod(parent.stat().st_mode | 0o111)
+        parent = parent.parent
+
+
 def _make_folders(folder: Path, upper: Path, base: Path) -> None:
     """Folders of the upper layer hide those of the base root: they take over owner and mode (munge insists on its own)."""
     if folder.exists():

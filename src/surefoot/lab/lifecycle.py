@@ -16,7 +16,7 @@ from surefoot.files import write_atomic
 from surefoot.lab import configuration, hosts, machine, network
 from surefoot.lab.base_root import ensure_base, identity
 from surefoot.lab.commands import remove_tree, run
-from surefoot.lab.host_files import Identity, Secrets, host_files, write_files
+from surefoot.lab.host_files import Identity, Secrets, host_files, make_reachable, write_files
 from surefoot.lab.places import LabHome, LabPaths
 from surefoot.lab.slurm import NodeState, add_accounts, node_states, wait_until_working
 from surefoot.lab.spec import CLIMBER, LabSpec, Tier
@@ -106,7 +106,10 @@ def _write_lab(home: LabHome, state: LabState) -> None:
     _make_shared(paths, base, login_key)
     for host in spec.hosts:
         who = Identity(uuid.uuid4().hex, (paths.secrets / f"{host}.key").read_text(), login_key, known)
-        write_files(host_files(spec, slot, host, shared, who), upper=paths.host(host).upper, base=base)
+        upper = paths.host(host).upper
+        write_files(host_files(spec, slot, host, shared, who), upper=upper, base=base)
+        for folder in spec.binds:
+            make_reachable(Path(folder), upper=upper, base=base)
 
 
 def _new_key(path: Path, comment: str) -> str:

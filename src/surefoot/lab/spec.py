@@ -44,6 +44,8 @@ class LabSpec(Record):
     """Pretended, per node."""
     binds: tuple[str, ...] = ()
     """Folders of this machine that every host sees, read-only, under the same path."""
+    python: str = ""
+    """Interpreter for the cluster file; empty: the hosts' own, which has nothing but its standard library."""
 
     @property
     def node_names(self) -> tuple[str, ...]:

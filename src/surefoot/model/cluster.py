@@ -52,6 +52,8 @@ class SshConnection(Record):
     kind: Literal["ssh"]
     host: str
     """Host alias as ``ssh`` knows it; user, port, jump host and key belong in ssh_config."""
+    config: str = ""
+    """Another ssh_config than the user's own (``ssh -F``); a relative path is below the cluster file's folder."""
 
 
 class LocalScheduler(Record):
@@ -92,7 +94,7 @@ class Cluster(Record):
     root: str = Field(min_length=1)
     """Shared root. A relative path is below the working directory (local clusters only)."""
     python: str = ""
-    """Interpreter on the nodes; empty: the one that runs ``surefoot``."""
+    """Interpreter on the nodes; empty: the one that runs ``surefoot``, and over ssh ``python3``."""
     node_groups: tuple[NodeGroup, ...] = Field(min_length=1)
     software: Software = Software()
     env: dict[str, str] = {}

@@ -48,7 +48,8 @@ class RungSpec(Record):
 class NodeRungSpec(RungSpec):
     """A rung whose evidence comes from ranks on nodes."""
 
-    nodes: int = Field(default=1, ge=1)
+    nodes: Annotated[int, Field(ge=1)] | Literal["all"] = "all"
+    """``all``: every node that the cluster file declares."""
     ranks_per_node: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
     """``auto``: one per GPU where there are enough GPUs, else two on the CPU."""
 

@@ -54,7 +54,7 @@ def layout(cluster: Cluster, spec: NodeRungSpec, *, collective: bool = False, co
     Raises RequestError where a rung that `computes` asks for more ranks on a node than the node has
     GPUs: it never moves to the CPU of its own accord.
     """
-    gpus = cluster.gpus_per_node
+    gpus, nodes = cluster.gpus_per_node, nodes_of(cluster, spec)
     if spec.ranks_per_node != "auto":
         if computes and 0 < gpus < spec.ranks_per_node:
             raise RequestError(
@@ -64,10 +64,15 @@ def layout(cluster: Cluster, spec: NodeRungSpec, *, collective: bool = False, co
                 "gpus_per_node: 0 computes on the CPU",
             )
         device = "cuda" if gpus >= spec.ranks_per_node else "cpu"
-        return Layout(spec.nodes, spec.ranks_per_node, device)
-    if gpus == 0 or (collective and spec.nodes * gpus < 2):
-        return Layout(spec.nodes, 2, "cpu")
-    return Layout(spec.nodes, gpus, "cuda")
+        return Layout(nodes, spec.ranks_per_node, device)
+    if gpus == 0 or (collective and nodes * gpus < 2):
+        return Layout(nodes, 2, "cpu")
+    return Layout(nodes, gpus, "cuda")
+
+
+def nodes_of(cluster: Cluster, spec: NodeRungSpec) -> int:
+    """How many nodes a rung is about."""
+    return cluster.nodes if spec.nodes == "all" else spec.nodes
 
 
 def idle_gpu(cluster: Cluster, where: Layout) -> bool:

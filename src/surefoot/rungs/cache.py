@@ -20,7 +20,7 @@ from surefoot.model.ladder import Cache as CacheSpec
 from surefoot.model.measurement import Measurement
 from surefoot.model.recipe import Recipe, TaskSource
 from surefoot.model.run import JobsStep, Judgement
-from surefoot.rungs.base import Asked, Layout, PlanContext, Rung, View
+from surefoot.rungs.base import Asked, Layout, PlanContext, Rung, View, nodes_of
 from surefoot.rungs.judging import RankData, Said, decide, said, shorten
 from surefoot.training.assets import KINDS, StagedAsset, StagedAssets
 from surefoot.training.shipped_demo import builtin_digest
@@ -123,11 +123,14 @@ class CacheRung(Rung[CacheSpec, Facts]):
         stage = context.job(STAGE, "surefoot.training.stage", request, Layout(1, 1, "cpu"))
         report = f"{stage.folder}/rank-0.json"
         verify = context.job(
-            VERIFY, "surefoot.training.verify_cache", {"staged": report}, Layout(context.spec.nodes, 1, "cpu")
+            VERIFY,
+            "surefoot.training.verify_cache",
+            {"staged": report},
+            Layout(nodes_of(context.cluster, context.spec), 1, "cpu"),
         )
         expect = {
             "cache": cache,
-            "nodes": context.spec.nodes,
+            "nodes": nodes_of(context.cluster, context.spec),
             "sources": {"base": recipe.base, "train": recipe.train.source, "evaluate": recipe.evaluate.source},
             "rows": {"train": recipe.train.rows, "evaluate": recipe.evaluate.rows},
             "overlap": recipe.overlap,

@@ -8,7 +8,7 @@ from functools import partial
 from surefoot.errors import EvidenceError
 from surefoot.evidence import EvidenceSet
 from surefoot.model.check import Check, Evidence
-from surefoot.model.job import ExpectedExit, JobDone, JobSpec, JobState, RankExit
+from surefoot.model.job import EndCause, ExpectedExit, JobDone, JobSpec, JobState, JobStatus, RankExit
 from surefoot.model.run import CommandStep, JobsStep
 from surefoot.model.status import ExitCode, Status
 
@@ -72,6 +72,9 @@ def _command(evidence: EvidenceSet, step: CommandStep) -> Check:
 
 def _job(evidence: EvidenceSet, spec: JobSpec, claim: str) -> Check:
     name = f"raw/{spec.name}/done.json"
+    told = _scheduler_word(evidence, spec)
+    if name not in evidence and told is not None:
+        return _without_done(evidence, spec, claim, told)
     done = evidence.record(JobDone, name)
     submitted = evidence.json(f"raw/{spec.name}/job.json")
     identity = submitted.get("id") if isinstance(submitted, dict) else None
@@ -85,7 +88,7 @@ def _job(evidence: EvidenceSet, spec: JobSpec, claim: str) -> Check:
     bad = [rank for rank in done.ranks if not _as_expected(rank, spec.expect)]
     wanted_state = JobState.COMPLETED if spec.expect == ExpectedExit() else JobState.FAILED
     passed = not bad and done.state is wanted_state
-    actual = _words(spec.expect) if passed else _unexpected(done, bad)
+    actual = _words(spec.expect) if passed else _unexpected(done, bad, told)
     refs = [evidence.ref(name, text=f"state {done.state}{', ' + done.reason if done.reason else ''}")]
     if not passed:
         for blob in evidence.under(f"raw/{spec.name}"):
@@ -95,7 +98,7 @@ def _job(evidence: EvidenceSet, spec: JobSpec, claim: str) -> Check:
     return Check(
         id=f"job.{spec.name}.ended",
         claim=claim,
-        status=Status.PASSED if passed else _not_passed(done, codes),
+        status=Status.PASSED if passed else _not_passed(done, codes, told),
         expected=_words(spec.expect),
         actual=actual,
         evidence=tuple(refs),
@@ -103,12 +106,61 @@ def _job(evidence: EvidenceSet, spec: JobSpec, claim: str) -> Check:
     )
 
 
-def _not_passed(done: JobDone, codes: set[int | None]) -> Status:
+def _status_file(spec: JobSpec) -> str:
+    return f"raw/{spec.name}.status.json"
+
+
+def _scheduler_word(evidence: EvidenceSet, spec: JobSpec) -> JobStatus | None:
+    """The scheduler's last word, where the engine kept one. It explains a bad end and never shows a good one."""
+    name = _status_file(spec)
+    return evidence.record(JobStatus, name) if name in evidence else None
+
+
+def _without_done(evidence: EvidenceSet, spec: JobSpec, claim: str, told: JobStatus) -> Check:
+    """A job that could not say itself how it ended."""
+    where = f" on {told.nodes}" if told.nodes else ""
+    refs = [evidence.ref(_status_file(spec), text=f"state {told.state}, {told.reason}")]
+    for blob in evidence.under(f"raw/{spec.name}"):
+        if blob.name.endswith(".out"):
+            refs += _tail(evidence, blob.name)
+    return Check(
+        id=f"job.{spec.name}.ended",
+        claim=claim,
+        status=_by_cause(told.cause) or Status.INCONCLUSIVE,
+        expected=_words(spec.expect),
+        actual=f"{told.state}{where}: {told.reason}",
+        evidence=tuple(refs),
+        next_action=_CAUSE_ACTION.get(told.cause) or "how it ended is not known: run this rung again (--resume RUN)",
+    )
+
+
+def _by_cause(cause: EndCause | None) -> Status | None:
+    """What the scheduler's cause shows: the machinery broke, the job failed, or nothing; None: there is no cause."""
+    if cause in (EndCause.NODE, EndCause.LAUNCH, EndCause.LOST):
+        return Status.ERROR
+    if cause in (EndCause.CANCELLED, EndCause.PREEMPTED):
+        return Status.INCONCLUSIVE
+    return Status.FAILED if cause is not None else None
+
+
+_CAUSE_ACTION: dict[EndCause | None, str] = {
+    EndCause.NODE: "see `sinfo -R` and `scontrol show node`, bring the node back or take it out, then resume the run",
+    EndCause.LAUNCH: "see slurmd's log on that node; check the shared root and the interpreter there, then resume the run",
+    EndCause.MEMORY: "ask for more memory, or for fewer ranks on a node, in the ladder",
+    EndCause.TIME: "see what it was doing in its .out file; raise the rung's time_limit_s if it needs longer",
+    EndCause.CANCELLED: "somebody cancelled it: resume the run",
+    EndCause.PREEMPTED: "it was preempted: resume the run when the cluster is less busy",
+}
+
+
+def _not_passed(done: JobDone, codes: set[int | None], told: JobStatus | None) -> Status:
     """What a job that did not end as it should shows.
 
-    Nothing, when somebody cancelled it or when its ranks say that what they were asked cannot be
+    What the scheduler says of the cause, where it says more than the exit codes. Nothing, when somebody cancelled it or when its ranks say that what they were asked cannot be
     done (exit 3). That the machinery broke, when they say that (exit 4). Else it failed.
     """
+    if told is not None and (shown := _by_cause(told.cause)) is not None:
+        return shown
     if done.state is JobState.CANCELLED or codes == {int(ExitCode.REQUEST)}:
         return Status.INCONCLUSIVE
     return Status.ERROR if codes == {int(ExitCode.MACHINERY)} else Status.FAILED
@@ -124,10 +176,11 @@ def _words(ending: ExpectedExit | RankExit) -> str:
     return f"signal {ending.signal}" if ending.signal is not None else f"exit code {ending.exit_code}"
 
 
-def _unexpected(done: JobDone, bad: list[RankExit]) -> str:
+def _unexpected(done: JobDone, bad: list[RankExit], told: JobStatus | None) -> str:
     ranks = "; ".join(f"rank {r.rank} on {r.host}: {_words(r)}" for r in bad[:4])
     more = f" and {len(bad) - 4} more" if len(bad) > 4 else ""
-    reason = f" ({done.reason})" if done.reason else ""
+    why = told.reason if told is not None else done.reason
+    reason = f" ({why})" if why else ""
     return f"{done.state}{reason}{': ' if ranks else ''}{ranks}{more}"
 
 

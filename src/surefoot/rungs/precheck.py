@@ -16,7 +16,7 @@ from surefoot.model.ladder import Precheck as PrecheckSpec
 from surefoot.model.measurement import Fingerprint
 from surefoot.model.run import JobsStep, Judgement
 from surefoot.model.status import Status
-from surefoot.rungs.base import Asked, Layout, PlanContext, Rung, View
+from surefoot.rungs.base import Asked, Layout, PlanContext, Rung, View, nodes_of
 from surefoot.rungs.judging import RankData, Said, decide, said, unproved
 from surefoot.units import GIB, format_size
 from surefoot.versions import at_least, same
@@ -53,10 +53,14 @@ class Precheck(Rung[PrecheckSpec, tuple[Said[Probed], ...]]):
 
     def plan(self, context: PlanContext[PrecheckSpec]) -> Asked:
         root = str(context.root.root)
-        job = context.job("precheck", "surefoot.node.probe", {"root": root}, Layout(context.spec.nodes, 1, "cpu"))
+        job = context.job(
+            "precheck", "surefoot.node.probe", {"root": root}, Layout(nodes_of(context.cluster, context.spec), 1, "cpu")
+        )
         # The probe counts GPUs, and a job sees those that it asked for.
         job = job.model_copy(update={"gpus_per_node": context.cluster.gpus_per_node})
-        return Asked(steps=(JobsStep(jobs=(job,)),), expect={"nodes": context.spec.nodes, "root": root})
+        return Asked(
+            steps=(JobsStep(jobs=(job,)),), expect={"nodes": nodes_of(context.cluster, context.spec), "root": root}
+        )
 
     def read(self, view: View) -> tuple[Said[Probed], ...]:
         nodes = said(view.evidence, "precheck", Probed)

@@ -14,7 +14,7 @@ from surefoot.model.check import Check
 from surefoot.model.ladder import Sync as SyncSpec
 from surefoot.model.run import JobsStep, Judgement, PushStep
 from surefoot.model.status import Status
-from surefoot.rungs.base import Asked, Layout, PlanContext, Rung, View
+from surefoot.rungs.base import Asked, Layout, PlanContext, Rung, View, nodes_of
 from surefoot.rungs.judging import RankData, Said, decide, said, shorten
 
 TREES = ("code", "configuration")
@@ -71,7 +71,7 @@ class Sync(Rung[SyncSpec, Facts]):
         digests = {"code": inputs.code_digest, "configuration": inputs.configuration_digest}
         folders = {tree: str(context.root.pushed(digest)) for tree, digest in digests.items()}
         pushes = (PushStep(name=tree, destination=folders[tree], digest=digests[tree]) for tree in TREES)
-        where = Layout(context.spec.nodes, 1, "cpu")
+        where = Layout(nodes_of(context.cluster, context.spec), 1, "cpu")
         job = context.job("sync", "surefoot.node.verify_tree", {"trees": folders}, where)
         return Asked(steps=(*pushes, JobsStep(jobs=(job,))), expect={"digests": digests, "folders": folders})
 

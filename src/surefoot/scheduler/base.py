@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from surefoot.model.job import Job, JobSpec, JobStatus
+
+
+@dataclass(frozen=True)
+class Retried:
+    """A job that was submitted again."""
+
+    job: Job
+    reason: str
+    """What happened to the one before, and what is different now."""
 
 
 class Scheduler(Protocol):
@@ -20,6 +30,12 @@ class Scheduler(Protocol):
 
     def cancel(self, jobs: Sequence[Job]) -> None:
         """End these jobs and all their processes. A job that ended already is left as it is."""
+
+    def try_again(self, job: Job, status: JobStatus) -> Retried | None:
+        """Submit a job again that ended because a node failed, without that node.
+
+        None where something else was the cause, or it was tried often enough: see the scheduler.
+        """
 
     def reap(self, folder: Path) -> bool:
         """End the job of this folder that another, dead process submitted; True when nothing of it runs."""

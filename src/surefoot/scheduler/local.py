@@ -88,6 +88,9 @@ class LocalScheduler:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.1, deadline - time.monotonic()))
 
+    def try_again(self, job: Job, status: JobStatus) -> None:
+        """There is no other node."""
+
     def reap(self, folder: Path) -> bool:
         return reap(folder)
 

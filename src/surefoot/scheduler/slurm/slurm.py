@@ -16,10 +16,12 @@ from surefoot.connection.base import CommandResult, Connection
 from surefoot.errors import ConnectionFailedError, EvidenceError, SchedulerError
 from surefoot.evidence import parse_json, parse_record
 from surefoot.model.job import EndCause, Job, JobDone, JobSpec, JobState, JobStatus
+from surefoot.scheduler.base import Retried
 from surefoot.scheduler.slurm import commands, parse
 from surefoot.scheduler.slurm.hostlist import compress, expand
 from surefoot.scheduler.slurm.parse import NodeRow, Partition
 from surefoot.scheduler.slurm.pending import explain, never_runs
+from surefoot.scheduler.slurm.retry import Retry, retry
 from surefoot.scheduler.slurm.script import LAUNCHER, SCRIPT, Site, array_elements, batch_script
 from surefoot.scheduler.slurm.states import FINAL, AccountingRow, QueueRow, Witnesses, combine, reconcile
 
@@ -104,6 +106,9 @@ class SlurmScheduler:
         self._inventory: tuple[float, list[NodeRow], list[Partition]] | None = None
         self._hinted: set[str] = set()
         self._damaged: dict[str, str] = {}
+        self._tries: dict[str, Retry] = {}
+        """By folder: what was asked of the last time that a job was submitted again."""
+        self._count: Counter[str] = Counter()
         self.queries: Counter[str] = Counter()
 
     # -- submitting
@@ -149,6 +154,23 @@ class SlurmScheduler:
         if moved.exit_code != 0:
             raise SchedulerError(f"cannot set aside what job {job.id} left: {_said(moved)}")
         return self.submit(job.spec, exclude_hosts=exclude_hosts)
+
+    def try_again(self, job: Job, status: JobStatus) -> Retried | None:
+        """After a node's failure, without the nodes that are not usable now: see `retry`.
+
+        None also where too few other nodes are left. Raises SchedulerError.
+        """
+        if status.cause is not EndCause.NODE:
+            return None
+        before = self._tries.get(job.spec.folder, Retry("", ""))
+        bad = ",".join(part for part in (before.exclude_hosts, self.bad_nodes(status)) if part)
+        tries = self._count[job.spec.folder] + 1
+        again = retry(job.spec, status, tries, bad)
+        if again is None or self._impossible(job.spec, replace(self._site, exclude_hosts=again.exclude_hosts)):
+            return None
+        self._count[job.spec.folder] += 1
+        self._tries[job.spec.folder] = again
+        return Retried(self.resubmit(job, exclude_hosts=again.exclude_hosts), again.reason)
 
     def _sbatch(self, folder: Path, tag: str) -> str:
         argv = commands.sbatch(str(folder), str(folder / SCRIPT))
@@ -198,18 +220,21 @@ class SlurmScheduler:
 
     def _refuse_impossible(self, spec: JobSpec, site: Site) -> None:
         """Say before submitting what can never run. What cannot be found out is left to Slurm."""
-        try:
-            nodes, partitions = self.inventory()
-        except SchedulerError:
-            return
-        if not nodes:
-            return
-        problems = never_runs(spec, spec.partition or site.partition, nodes, partitions)
+        problems = self._impossible(spec, site)
         if problems:
             raise SchedulerError(
                 f"job {spec.name!r} can never run: {'; '.join(problems)}",
                 next_action="ask for less in the ladder, or name another partition in the cluster file",
             )
+
+    def _impossible(self, spec: JobSpec, site: Site) -> list[str]:
+        try:
+            nodes, partitions = self.inventory()
+        except SchedulerError:
+            return []
+        excluding = ",".join(part for part in (spec.exclude_hosts, site.exclude_hosts) if part)
+        spec = spec.model_copy(update={"exclude_hosts": excluding})
+        return never_runs(spec, spec.partition or site.partition, nodes, partitions) if nodes else []
 
     def inventory(self) -> tuple[list[NodeRow], list[Partition]]:
         """Nodes and partitions, at most a minute old. Raises SchedulerError."""

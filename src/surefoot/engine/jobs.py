@@ -1,0 +1,173 @@
+"""Running the jobs of one step: submit, wait, try again what a node failed, leave nothing behind, bring home."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from surefoot.connection.base import Connection
+from surefoot.engine.store import write_record
+from surefoot.engine.watch import JobWatch
+from surefoot.errors import MachineryError
+from surefoot.model.events import Event, JobChanged, Note, Progress
+from surefoot.model.job import EndCause, Job, JobState, JobStatus
+from surefoot.model.run import JobsStep
+from surefoot.paths import AttemptPaths
+
+_READ_SHARE = 0.03
+"""Reading progress may take this share of the time, so that a slow link isn't busy with it."""
+
+
+@dataclass
+class JobsRunner:
+    """Runs steps of jobs for one rung."""
+
+    connection: Connection
+    watch: JobWatch
+    emit: Callable[[Event], None]
+    stop: threading.Event
+    rung: str
+
+    def run(self, step: JobsStep, paths: AttemptPaths, jobs: list[Job]) -> bool:
+        """Every job of `step` to its end; True when all ended as expected.
+
+        `jobs` gets each submission, also of what was tried again. Whatever happens, nothing keeps
+        running, and what the jobs left lies in `paths`. Raises MachineryError.
+        """
+        current: dict[str, Job] = {}
+        states: dict[str, JobStatus] = {}
+        try:
+            for spec in step.jobs:
+                current[spec.name] = self.watch.scheduler.submit(spec)
+                jobs.append(current[spec.name])
+            self._wait(current, states, jobs)
+        finally:
+            self._end(list(current.values()), states, paths)
+        if self.stop.is_set():
+            return False
+        self._refuse_lost(list(current.values()), states)
+        return all(as_expected(job, states[job.id]) for job in current.values())
+
+    def _wait(self, current: dict[str, Job], states: dict[str, JobStatus], jobs: list[Job]) -> None:
+        """Until everything is over. `current` holds the last submission of each job."""
+        progress = _ProgressReader(self.connection, self.rung, list(current.values()), self.emit)
+        waiting = list(current.values())
+        while waiting:
+            states.update(self.watch.wait(waiting, self.stop, self._announce, progress.tick))
+            if self.stop.is_set():
+                return
+            again = []
+            for job in waiting:
+                retried = self.watch.scheduler.try_again(job, states[job.id])
+                if retried is not None:
+                    self.emit(Note.now(f"{self.rung}: job {job.spec.name!r} ({job.id}): {retried.reason}"))
+                    current[job.spec.name] = retried.job
+                    again.append(retried.job)
+            jobs += again
+            waiting = again
+
+    def _end(self, submitted: Sequence[Job], states: Mapping[str, JobStatus], paths: AttemptPaths) -> None:
+        """Nothing keeps running into a folder that is sealed; then what there is comes home."""
+        left = [job for job in submitted if job.id not in states or not states[job.id].state.final]
+        try:
+            if left:
+                self.watch.scheduler.cancel(left)
+        finally:
+            for job in submitted:
+                bring_home(self.connection, Path(job.spec.folder), paths.job(job.spec.name))
+                status = states.get(job.id)
+                if status is not None and status.state.final and not _told_by_done(status):
+                    write_record(paths.job_status(job.spec.name), status.model_copy(update={"done": None}))
+
+    def _refuse_lost(self, jobs: Sequence[Job], states: Mapping[str, JobStatus]) -> None:
+        for job in jobs:
+            if states[job.id].state is JobState.LOST:
+                raise MachineryError(
+                    f"job {job.spec.name!r} ({job.id}) is lost: {states[job.id].reason}",
+                    next_action=f"see what it left in {job.spec.folder}, then resume the run",
+                )
+
+    def _announce(self, job: Job, status: JobStatus) -> None:
+        self.emit(
+            JobChanged(
+                rung=self.rung,
+                job=job.spec.name,
+                job_id=job.id,
+                state=status.state,
+                reason=status.reason,
+                at=time.time(),
+            )
+        )
+
+
+def _told_by_done(status: JobStatus) -> bool:
+    """Whether the scheduler knows nothing that ``done.json`` does not say."""
+    return status.done is not None and status.cause in (None, EndCause.EXIT)
+
+
+def bring_home(connection: Connection, there: Path, here: Path) -> None:
+    """What a job left, into the run's own folder. Raises MachineryError.
+
+    Where both are one folder, a file made and removed in it makes a network file system forget the
+    listing that it has cached: what a node wrote a moment ago would be missing in it.
+    """
+    if connection.remote:
+        try:
+            connection.get_tree(there, here)
+        except MachineryError:
+            time.sleep(1)  # a process that was just cancelled may have written while it was copied
+            connection.get_tree(there, here)
+        return
+    with contextlib.suppress(OSError):
+        look = here / ".listing"
+        look.touch()
+        look.unlink()
+
+
+def as_expected(job: Job, status: JobStatus) -> bool:
+    """Whether every rank ended as the spec expects, by the job's own word."""
+    if status.done is None:
+        return False
+    wanted = job.spec.expect
+    return all(r.exit_code == wanted.exit_code and r.signal == wanted.signal for r in status.done.ranks)
+
+
+class _ProgressReader:
+    """Turns jobs' ``progress.json`` into events. Nothing of it is evidence: damage is passed over."""
+
+    def __init__(self, connection: Connection, rung: str, jobs: list[Job], emit: Callable[[Event], None]) -> None:
+        self._connection = connection
+        self._rung = rung
+        self._files = {Path(job.spec.folder) / "progress.json": job.spec.name for job in jobs}
+        self._last: dict[Path, float] = {}
+        self._emit = emit
+        self._look_at = 0.0
+
+    def tick(self) -> None:
+        began = time.monotonic()
+        if began < self._look_at:
+            return
+        with contextlib.suppress(MachineryError):
+            for path, content in self._connection.read_many(self._files).items():
+                with contextlib.suppress(ValueError, KeyError, TypeError):
+                    self._tell(path, json.loads(content))
+        now = time.monotonic()
+        self._look_at = now + (now - began) / _READ_SHARE
+
+    def _tell(self, path: Path, state: dict[str, object]) -> None:
+        event = Progress(
+            rung=self._rung,
+            job=self._files[path],
+            done=float(str(state["done"])),
+            total=float(str(state["total"])),
+            text=str(state["text"]),
+            at=float(str(state["at"])),
+        )
+        if self._last.get(path) != event.at:
+            self._last[path] = event.at
+            self._emit(event)
