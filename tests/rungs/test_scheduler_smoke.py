@@ -77,7 +77,7 @@ def test_ranks_of_one_node_on_two_hosts_fail(good: View) -> None:
     moved = edited(good, "raw/environment/rank-1.json", move)
     assert status_of(RUNG, moved) is Status.INCONCLUSIVE, "the job itself says that the rank ended here"
     moved = edited(moved, "raw/environment/done.json", lambda done: done["ranks"][1].update(host="elsewhere"))
-    assert failed(RUNG, moved) == {"scheduler.nodes"}
+    assert failed(RUNG, moved) == {"scheduler.nodes", "scheduler.environment.output"}
 
 
 def test_one_process_that_reports_as_two_ranks_proves_nothing(good: View) -> None:

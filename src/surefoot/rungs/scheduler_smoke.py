@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -58,6 +58,8 @@ class Printed:
     job: str
     id: str
     logs: dict[str, str]
+    hosts: dict[str, list[int]]
+    """Host → its ranks, by the job's own word."""
 
 
 @dataclass(frozen=True)
@@ -238,36 +240,49 @@ def _wanted_lines(name: str, view: View) -> list[str]:
 def _printed(name: str, view: View) -> Printed:
     done = view.evidence.record(JobDone, f"raw/{name}/done.json")
     logs = {log.name: log.text() for log in view.evidence.under(f"raw/{name}") if log.name.endswith(".out")}
-    return Printed(name, done.id, logs)
+    hosts: dict[str, list[int]] = {}
+    if [rank.rank for rank in done.ranks] != list(range(view.evidence.job(name).world_size)):
+        raise EvidenceError("does not list each rank once", file=f"raw/{name}/done.json")
+    for rank in done.ranks:
+        hosts.setdefault(rank.host, []).append(rank.rank)
+    return Printed(name, done.id, logs, hosts)
 
 
 def _output(printed: Printed, view: View) -> Check:
-    """Exactly one ``<name>-<id>-<host>.out`` that holds exactly one line of each rank."""
+    """One ``<name>-<id>-<host>.out`` of each host, and in it exactly one line of each rank that ran there."""
     name, logs = printed.job, printed.logs
-    start = f"raw/{name}/{name}-{printed.id}-"
-    named = [log for log in logs if log.startswith(start) and len(log) > len(start) + len(".out")]
-    claim = f"job {name!r} kept what its ranks printed, in one file named by job, id and host"
-    wanted: dict[str, Any] = {"expected": f"{name}-{printed.id}-HOST.out"}
-    if len(named) != 1 or len(logs) != 1:
+    wanted = {f"raw/{name}/{name}-{printed.id}-{host}.out": ranks for host, ranks in printed.hosts.items()}
+    claim = f"job {name!r} kept what its ranks printed, in one file a host, named by job, id and host"
+    expected = ", ".join(log.rsplit("/", 1)[1] for log in wanted)
+    if set(logs) != set(wanted):
         found = ", ".join(log.rsplit("/", 1)[1] for log in logs) or "no .out file"
         reference = view.evidence.ref(f"raw/{name}/done.json", text=f"id {printed.id}")
         action = "see whether the output pattern %x-%j-%N is set, and whether the folder is on shared storage"
         return decide(
-            f"scheduler.{name}.output", claim, False, actual=found, evidence=(reference,), next_action=action, **wanted
+            f"scheduler.{name}.output",
+            claim,
+            False,
+            expected=expected,
+            actual=found,
+            evidence=(reference,),
+            next_action=action,
         )
-    (log,) = named
-    rows = logs[log].splitlines()
     lines = _wanted_lines(name, view)
-    missing = [line for line in lines if rows.count(line) != 1]
-    where = rows.index(lines[0]) + 1 if not missing else None
+    references, missing = [], []
+    for log, ranks in wanted.items():
+        rows = logs[log].splitlines()
+        missing += [lines[rank] for rank in ranks if rows.count(lines[rank]) != 1]
+        first = lines[ranks[0]]
+        where = rows.index(first) + 1 if first in rows else None
+        references.append(view.evidence.ref(log, line=where, text=first if where else ""))
     return decide(
         f"scheduler.{name}.output",
         claim,
         not missing,
-        actual=f"not once in it: {missing[0]!r}" if missing else log.rsplit("/", 1)[1],
-        evidence=(view.evidence.ref(log, line=where, text=lines[0] if not missing else ""),),
+        expected=expected,
+        actual=f"not once in it: {missing[0]!r}" if missing else expected,
+        evidence=tuple(references),
         next_action="output is lost or doubled between rank and file: look for --output, --label or unbuffered settings",
-        **wanted,
     )
 
 
