@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Makes `.venv` in the project's root, so that `.venv/bin/surefoot` is the command.
 #
-#   scripts/setup.sh [climb|test]
+#   scripts/setup.sh [climb|test|lab]
 #
 # climb  what `surefoot climb` needs: torch, transformers, peft, matplotlib
-# test   that, and what `make test` needs: linters, pytest, and Chromium for the report's test
+# test   that, and what `make check` needs: linters, pytest, and Chromium for the report's test
+# lab    that, and the system packages below that tests on a real Slurm, sshd and lab need: with
+#        apt-get, as root. No service is started, now or at the next boot; what is there stays as it is
 #
 # Versions are pinned in constraints.txt. Without an NVIDIA GPU torch's CPU build is installed.
 # A second call finds its own stamp and is done; one that was interrupted starts over.
@@ -14,11 +16,22 @@ set -euo pipefail
 readonly TORCH=2.13.0
 readonly CPU_INDEX=${SUREFOOT_TORCH_CPU_INDEX:-https://download.pytorch.org/whl/cpu}
 readonly OLDEST=3.11
+# What the lab (docs/lab.md) and the Slurm of the tests (docs/slurm.md) use: program or file:package.
+readonly LAB_NEEDS=(
+    slurmctld:slurmctld slurmd:slurmd sbatch:slurm-client munged:munge
+    slurmdbd:slurmdbd mariadbd:mariadb-server-core mariadb-install-db:mariadb-server-core
+    sshd:openssh-server ssh:openssh-client ssh-keygen:openssh-client
+    mmdebstrap:mmdebstrap systemd-nspawn:systemd-container socat:socat ip:iproute2 tc:iproute2
+    nsenter:util-linux unshare:util-linux setpriv:util-linux
+    /usr/share/keyrings/debian-archive-keyring.gpg:debian-archive-keyring
+)
+readonly LAB_UNITS=(slurmctld.service slurmd.service slurmdbd.service munge.service ssh.service ssh.socket)
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root=$PWD
 venv=$root/.venv
 stamp=$venv/surefoot-setup
-profile=${1:-climb}
+asked=${1:-climb}
+profile=$asked
 log=""
 started=$SECONDS
 step=0
@@ -61,6 +74,10 @@ digest() { # of everything that decides what is installed
     cat pyproject.toml constraints.txt scripts/setup.sh <(printf '%s %s %s' "$build" "$TORCH" "$root") | sha256sum | cut -d' ' -f1
 }
 
+level() { # of a profile: each has all that those below it have
+    case "$1" in climb) echo 1 ;; test) echo 2 ;; lab) echo 3 ;; *) echo 0 ;; esac
+}
+
 stamped() { # the value of a key in the stamp
     sed -n "s/^$1=//p" "$stamp" 2>/dev/null || true
 }
@@ -72,7 +89,8 @@ write_stamp() { # complete or busy
 
 is_complete() {
     [ "$(stamped state)" = complete ] && [ "$(stamped digest)" = "$wanted" ] && [ "$(stamped root)" = "$root" ] || return 1
-    case "$profile $(stamped profile)" in "test climb") return 1 ;; esac
+    [ "$(level "$(stamped profile)")" -ge "$(level "$profile")" ] || return 1
+    if [ "$asked" = lab ] && [ -n "$(lab_lacks)" ]; then return 1; fi
     "$venv/bin/python" -c '' 2>/dev/null && [ -x "$venv/bin/surefoot" ]
 }
 
@@ -94,18 +112,21 @@ PYTHON
 
 # --- system packages ----------------------------------------------------------------------------
 
+can_be_root() { # at once, or by a password that somebody is there to give
+    [ "$(id -u)" -eq 0 ] || { command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [ -t 0 ]; }; }
+}
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then "$@"; elif sudo -n true 2>/dev/null; then sudo -n "$@"; else sudo "$@"; fi
+}
+
 apt_install() { # packages; fails where there is no apt, or no right to use it
-    local sudo=()
-    command -v apt-get >/dev/null || return 1
-    if [ "$(id -u)" -ne 0 ]; then
-        command -v sudo >/dev/null || return 1
-        if sudo -n true 2>/dev/null; then sudo=(sudo -n); elif [ -t 0 ]; then sudo=(sudo); else return 1; fi
-    fi
-    export DEBIAN_FRONTEND=noninteractive
+    command -v apt-get >/dev/null && can_be_root || return 1
+    local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120)
     # 9 is the lock: what a package starts must not hold it.
     # The update may fail for one source and still bring what is needed: only the install decides.
-    quietly ${sudo[@]+"${sudo[@]}"} apt-get -o DPkg::Lock::Timeout=120 update -q 9>&- || rm -f "$log"
-    quietly ${sudo[@]+"${sudo[@]}"} apt-get -o DPkg::Lock::Timeout=120 install -qy --no-install-recommends "$@" 9>&- || {
+    quietly as_root "${apt[@]}" update -q 9>&- || rm -f "$log"
+    quietly without_services "${apt[@]}" install -qy --no-install-recommends "$@" 9>&- || {
         show_log 15
         return 1
     }
@@ -132,6 +153,61 @@ need_browser() {
     if apt_install chromium; then end "installed with apt-get"; else
         say "    not installed: the browser test will fail until one is (Debian: sudo apt-get install chromium)"
     fi
+}
+
+lab_lacks() { # packages of LAB_NEEDS of which something is not here
+    local need what path=$PATH:/usr/sbin:/sbin
+    for need in "${LAB_NEEDS[@]}"; do
+        what=${need%%:*}
+        if [ -e "$what" ] || PATH=$path command -v "$what" >/dev/null; then continue; fi
+        printf '%s\n' "${need#*:}"
+    done | sort -u | paste -sd ' '
+}
+
+without_services() { # run a command as root while nothing that is installed may start, now or at the next boot
+    # One process, so that whatever ends it, what it changed on the machine is put back. The word
+    # in the file finds what even that could not: a set-up that was killed.
+    as_root env UNITS="${LAB_UNITS[*]}" bash -c '
+        set -u
+        policy=/usr/sbin/policy-rc.d kept=/usr/sbin/policy-rc.d.surefoot-kept
+        put_back() {
+            if [ -e "$kept" ]; then mv -f "$kept" "$policy"; elif grep -qs "surefoot set-up" "$policy"; then rm -f "$policy"; fi
+        }
+        enabled() { for unit in $UNITS; do systemctl is-enabled --quiet "$unit" 2>/dev/null && echo "$unit"; done; true; }
+        put_back
+        before=" $(enabled | paste -sd " ") "
+        trap put_back EXIT
+        trap "exit 130" INT TERM HUP
+        if [ -e "$policy" ]; then mv "$policy" "$kept"; fi
+        printf "#!/bin/sh\n# surefoot set-up: nothing starts while packages are installed\nexit 101\n" >"$policy"
+        chmod 755 "$policy"
+        "$@"
+        code=$?
+        for unit in $(enabled); do
+            case $before in *" $unit "*) ;; *) systemctl disable --quiet "$unit" ;; esac
+        done
+        exit $code' bash "$@"
+}
+
+need_lab() {
+    begin "system packages of the tests on a real Slurm"
+    local lacking
+    lacking=$(lab_lacks)
+    if [ -z "$lacking" ]; then
+        end "there already"
+        return
+    fi
+    local by_hand="as root: apt-get update && apt-get install --no-install-recommends $lacking"
+    command -v apt-get >/dev/null || stop "not installed: $lacking; and there is no apt-get here" \
+        "install what has these programs by this system's own means: ${LAB_NEEDS[*]%%:*}"
+    can_be_root || stop "not installed: $lacking; and user $(id -un) may not install packages" "$by_hand"
+    say "    installing $lacking"
+    # shellcheck disable=SC2086 # package names
+    apt_install $lacking || stop "apt-get could not install $lacking" \
+        "read the lines above: see that apt-get update works here (network, proxy, sources), then run it again; or $by_hand"
+    lacking=$(lab_lacks)
+    [ -z "$lacking" ] || stop "still missing after apt-get: $lacking" "dpkg -L $lacking shows what these packages hold; $by_hand"
+    end "installed; no service was started"
 }
 
 # --- the environment ----------------------------------------------------------------------------
@@ -208,7 +284,7 @@ need_torch() {
 need_surefoot() {
     begin "surefoot and what it builds on"
     local extras=train,report
-    if [ "$profile" = test ]; then extras+=,dev; fi
+    if [ "$(level "$profile")" -ge 2 ]; then extras+=,dev; fi
     pip_install surefoot -c constraints.txt -e ".[$extras]"
     if ! quietly "$venv/bin/python" -c 'import torch, transformers, peft, matplotlib, surefoot'; then
         show_log
@@ -219,7 +295,7 @@ need_surefoot() {
 
 # --- in order -----------------------------------------------------------------------------------
 
-case "$profile" in climb) steps=4 ;; test) steps=5 ;; *) stop "no profile '$profile'; there are climb and test" "scripts/setup.sh climb" ;; esac
+if [ "$(level "$asked")" = 0 ]; then stop "no profile '$asked'; there are climb, test and lab" "scripts/setup.sh climb"; fi
 if has_gpu; then build=CUDA; else build=CPU; fi
 wanted=$(digest)
 if is_complete; then exit 0; fi
@@ -232,15 +308,17 @@ if command -v flock >/dev/null; then
     if is_complete; then exit 0; fi
 fi
 # An environment for tests stays one: `make climb` after a change does not take the tools away.
-if [ "$(stamped profile)" = test ] && [ "$profile" = climb ]; then
-    profile=test steps=5
-fi
+if [ "$(level "$(stamped profile)")" -gt "$(level "$asked")" ]; then profile=$(stamped profile); fi
+steps=4
+if [ "$(level "$profile")" -ge 2 ]; then steps=5; fi
+if [ "$asked" = lab ]; then steps=6; fi
 
 say "this takes a minute or so, once; .venv/bin/surefoot is the command afterwards"
+if [ "$asked" = lab ]; then need_lab; fi # first: what only a person can mend is said at once
 need_python
 need_venv
 need_torch
 need_surefoot
-if [ "$profile" = test ]; then need_browser; fi
+if [ "$(level "$profile")" -ge 2 ]; then need_browser; fi
 write_stamp complete
 say "done in $((SECONDS - started)) s"

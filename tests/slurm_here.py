@@ -1,13 +1,11 @@
-"""A real Slurm on this machine: several slurmd on 127.0.0.1, with a munge, a slurmctld and, where
-MariaDB is installed, a slurmdbd of their own. For tests; everything lies in one folder and is
-ended by process id.
+"""A real Slurm on this machine: several slurmd on 127.0.0.1, with a munge, a slurmctld and a slurmdbd
+with MariaDB of their own. For tests; everything lies in one folder and is ended by process id.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import pwd
 import shutil
 import signal
 import socket
@@ -17,17 +15,37 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "srun")
+import held
+
+PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "slurmdbd", "mariadbd", "mariadb-install-db")
+_PORTS = range(16817, 30000, 200)  # below those that the kernel gives to clients
+_DATABASE = 100
 
 
-def available() -> bool:
-    """True where a test may start a Slurm: root, and Debian's slurm-wlm and munge are installed."""
-    return os.getuid() == 0 and all(shutil.which(name) for name in PROGRAMS)
+def problems() -> list[str]:
+    """What is missing for a Slurm on this machine; empty where nothing is."""
+    missing = [name for name in PROGRAMS if not shutil.which(name)]
+    found = [f"not installed: {', '.join(missing)} (scripts/setup.sh lab installs them)"] if missing else []
+    return found + (["not root: munge and slurmd run as users of their own"] if os.getuid() != 0 else [])
 
 
-def with_accounting() -> bool:
-    """True where slurmdbd and a MariaDB server are installed as well."""
-    return all(shutil.which(name) for name in ("slurmdbd", "mariadbd", "mariadb-install-db"))
+def free_ports(nodes: int) -> tuple[int, socket.socket]:
+    """First of the ports that a cluster takes, and the socket that holds them against other test sessions."""
+    for first in _PORTS:
+        anchor = socket.socket()
+        try:
+            anchor.bind(("127.0.0.1", first + _DATABASE + 1))
+            anchor.listen(1)
+            for port in (*range(first, first + nodes + 2), first + _DATABASE):
+                with socket.socket() as probe:
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # one that is only timing out is free
+                    probe.bind(("127.0.0.1", port))
+                    probe.listen(1)
+        except OSError:
+            anchor.close()
+        else:
+            return first, anchor
+    raise AssertionError(f"no {nodes + 3} free ports on 127.0.0.1 between {_PORTS.start} and {_PORTS.stop}")
 
 
 @dataclass
@@ -36,7 +54,6 @@ class SlurmHere:
 
     folder: Path
     nodes: int
-    accounting: bool
     port: int
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
@@ -55,8 +72,7 @@ class SlurmHere:
         self._make_folders()
         self._munge()
         self._configure()
-        if self.accounting:
-            self._database()
+        self._database()
         self.start_controller()
         for number in range(1, self.nodes + 1):
             self.start_node(f"n{number}")
@@ -93,24 +109,22 @@ class SlurmHere:
             process.kill()
             process.wait()
         self.processes.clear()
-        for pid in _processes_with(str(self.folder)):  # slurmstepd of jobs that did not end
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        held.remove_folder(str(self.folder))  # also slurmstepd of jobs that did not end
 
     def _start(self, name: str, *argv: str, user: str = "root") -> None:
-        with (self.folder / "log" / f"{name}.out").open("ab") as log:
-            self.processes[name] = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, user=user, env={**os.environ, **self.env}
-            )
+        log = self.folder / "log" / f"{name}.out"
+        self.processes[name] = held.start(argv, self.folder, log, user=user, **self.env)
 
     def _make_folders(self) -> None:
-        for name in ("etc", "state", "log", "run", "munge", "spool", "db"):
+        for name in ("etc", "state", "log", "run", "munge", "spool", "db", "gpus"):
             (self.folder / name).mkdir(parents=True)
         self.folder.chmod(0o755)
         for name, user in (("state", "slurm"), ("munge", "munge")):
             shutil.chown(self.folder / name, user, user)
         for number in range(1, self.nodes + 1):
             (self.folder / "spool" / f"n{number}").mkdir()
+        for number in range(8):
+            (self.folder / "gpus" / f"gpu{number}").touch()  # Slurm wants that they exist, no more
 
     def _munge(self) -> None:
         where = self.folder / "munge"
@@ -127,8 +141,6 @@ class SlurmHere:
         accounting = (
             f"AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageHost=127.0.0.1\n"
             f"AccountingStoragePort={self.port + 1}\nAccountingStoragePass={here}/munge/socket\nAccountingStoreFlags=job_comment\n"
-            if self.accounting
-            else ""
         )
         nodes = "".join(
             f"NodeName=n{number} NodeHostname={host} NodeAddr=127.0.0.1 Port={self.port + 1 + number} CPUs=16 "
@@ -147,7 +159,9 @@ class SlurmHere:
             "SchedulerParameters=bf_interval=2,sched_min_interval=0,batch_sched_delay=0\n"
             f"{accounting}{nodes}PartitionName=gpu Nodes=ALL Default=YES\nPartitionName=short Nodes=n1 MaxTime=5\n"
         )
-        (here / "etc/gres.conf").write_text(f"NodeName=n[1-{self.nodes}] Name=gpu Type=h100 File=/dev/tty[10-17]\n")
+        (here / "etc/gres.conf").write_text(
+            f"NodeName=n[1-{self.nodes}] Name=gpu Type=h100 File={here}/gpus/gpu[0-7]\n"
+        )
 
     def _database(self) -> None:
         where = self.folder / "db"
@@ -157,7 +171,7 @@ class SlurmHere:
         )  # fmt: skip
         self._start(
             "mariadbd", "mariadbd", "--no-defaults", f"--datadir={where}/data", "--user=root", "--skip-networking=0",
-            "--bind-address=127.0.0.1", f"--port={self.port + 100}", f"--socket={where}/socket", "--skip-grant-tables",
+            "--bind-address=127.0.0.1", f"--port={self.port + _DATABASE}", f"--socket={where}/socket", "--skip-grant-tables",
             f"--pid-file={where}/pid", "--innodb-buffer-pool-size=64M", "--innodb-lock-wait-timeout=900",
         )  # fmt: skip
         wait_for(where / "socket")
@@ -166,16 +180,10 @@ class SlurmHere:
             f"AuthType=auth/munge\nAuthInfo=socket={self.folder}/munge/socket\nDbdHost=localhost\nDbdAddr=127.0.0.1\n"
             f"DbdPort={self.port + 1}\nSlurmUser=root\nLogFile={self.folder}/log/slurmdbd.log\n"
             f"PidFile={self.folder}/run/slurmdbd.pid\nStorageType=accounting_storage/mysql\nStorageHost=127.0.0.1\n"
-            f"StoragePort={self.port + 100}\nStorageUser=root\nStorageLoc=here\n"
+            f"StoragePort={self.port + _DATABASE}\nStorageUser=root\nStorageLoc=here\n"
         )
         conf.chmod(0o600)
-        with (self.folder / "log/slurmdbd.out").open("ab") as log:
-            self.processes["slurmdbd"] = subprocess.Popen(
-                ["slurmdbd", "-D"],
-                stdout=log,
-                stderr=log,
-                env={**os.environ, "SLURM_CONF": str(conf.with_name("slurm.conf"))},
-            )
+        self._start("slurmdbd", "slurmdbd", "-D")
         deadline = time.monotonic() + 60
         while True:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port + 1), 1):
@@ -193,26 +201,14 @@ def wait_for(path: Path, seconds: float = 30) -> None:
         time.sleep(0.05)
 
 
-def _processes_with(folder: str) -> list[int]:
-    """Processes of this cluster's jobs: in their environment stands its configuration, and a job."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            with contextlib.suppress(OSError):
-                words = (entry / "environ").read_bytes().split(b"\0")
-                job = any(word.startswith(b"SLURM_JOB_ID=") for word in words)
-                if job and f"SLURM_CONF={folder}/etc/slurm.conf".encode() in words:
-                    found.append(int(entry.name))
-    return found
-
-
 @contextlib.contextmanager
-def running(folder: Path, nodes: int = 4, port: int = 16817, *, accounting: bool | None = None) -> Iterator[SlurmHere]:
+def running(folder: Path, nodes: int = 4) -> Iterator[SlurmHere]:
     """Start, hand over, stop. `folder` is new, and short: sockets lie in it."""
-    pwd.getpwnam("munge")
-    cluster = SlurmHere(folder, nodes, with_accounting() if accounting is None else accounting, port)
+    port, anchor = free_ports(nodes)
+    cluster = SlurmHere(folder, nodes, port)
     try:
         cluster.start()
         yield cluster
     finally:
         cluster.stop()
+        anchor.close()

@@ -14,12 +14,19 @@ from dataclasses import dataclass
 from getpass import getuser
 from pathlib import Path
 
+import held
+
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 
 
-def available() -> bool:
-    """True where a test may start an sshd: root, and OpenSSH's server is installed."""
-    return os.getuid() == 0 and Path(SSHD).exists() and shutil.which("ssh-keygen") is not None
+PROGRAMS = ("sshd", "ssh", "ssh-keygen")
+
+
+def problems() -> list[str]:
+    """What is missing for an sshd on this machine; empty where nothing is."""
+    missing = [name for name in PROGRAMS if not shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")]
+    found = [f"not installed: {', '.join(missing)} (scripts/setup.sh lab installs them)"] if missing else []
+    return found + (["not root: sshd wants /run/sshd"] if os.getuid() != 0 else [])
 
 
 @dataclass
@@ -33,13 +40,13 @@ class Sshd:
 
     def start(self) -> None:
         """Listen; returns when it does."""
-        with (self.folder / "sshd.log").open("ab") as log:
-            self.process = subprocess.Popen([SSHD, "-D", "-e", "-f", str(self.folder / "sshd_config")], stderr=log)
-        deadline = time.monotonic() + 10
-        while True:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
-                return
-            assert time.monotonic() < deadline, (self.folder / "sshd.log").read_text()
+        log = self.folder / "sshd.log"
+        before = log.stat().st_size if log.exists() else 0
+        self.process = held.start([SSHD, "-D", "-e", "-f", str(self.folder / "sshd_config")], self.folder, log)
+        deadline = time.monotonic() + 30
+        while b"Server listening on" not in log.read_bytes()[before:]:  # an answering port could be a stranger's
+            assert self.process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.05)
 
     def sessions(self) -> list[int]:

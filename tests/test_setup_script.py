@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -11,6 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+
+import slurm_here
+import sshd
+from surefoot.lab import machine
 
 PROJECT = Path(__file__).resolve().parents[1]
 
@@ -188,4 +194,146 @@ def test_without_a_usable_python_it_says_what_to_install(sandbox: Sandbox) -> No
 def test_an_unknown_profile_names_those_there_are(sandbox: Sandbox) -> None:
     done = sandbox.run("tset")
     assert done.returncode == 1
-    assert "there are climb and test" in done.stderr
+    assert "there are climb, test and lab" in done.stderr
+
+
+# --- the lab's system packages ----------------------------------------------------------------------
+
+APT = """\
+#!/bin/sh
+echo "$*" >>"$FAKE/apt.log"
+case "$*" in *install*)
+    cp "$FAKE/policy-rc.d" "$FAKE/policy-while-installing"
+    if [ -e "$FAKE/apt-dies" ]; then echo "Temporary failure resolving 'deb.debian.org'"; exit 100; fi
+    if [ -e "$FAKE/apt-hangs" ]; then touch "$FAKE/hanging"; exec sleep 60; fi
+    printf '#!/bin/sh\\n' >"$FAKE/never-heard-of" && chmod +x "$FAKE/never-heard-of"
+    touch "$FAKE/enabled-munge.service" ;;
+esac
+"""
+SYSTEMCTL = """\
+#!/bin/sh
+case $1 in is-enabled) [ -e "$FAKE/enabled-$3" ] ;; *) rm "$FAKE/enabled-$3" ;; esac
+"""
+
+
+@pytest.fixture
+def lacking(sandbox: Sandbox) -> Sandbox:
+    """A machine of root's that lacks one program of two, whose package apt-get brings; sshd is on at boot."""
+    script = sandbox.root / "scripts" / "setup.sh"
+    text, found = re.subn(r"LAB_NEEDS=\([^)]*\)", "LAB_NEEDS=(never-heard-of:some-package sh:dash)", script.read_text())
+    assert found == 1
+    script.write_text(text.replace("/usr/sbin/policy-rc.d", f"{sandbox.fake}/policy-rc.d"))
+    for name, content in (("apt-get", APT), ("systemctl", SYSTEMCTL), ("id", "#!/bin/sh\necho 0\n")):
+        (sandbox.fake / name).write_text(content)
+        (sandbox.fake / name).chmod(0o755)
+    (sandbox.fake / "enabled-ssh.service").touch()
+    return sandbox
+
+
+def apt_calls(sandbox: Sandbox) -> list[str]:
+    log = sandbox.fake / "apt.log"
+    return log.read_text().splitlines() if log.exists() else []
+
+
+def test_everything_that_the_lab_and_the_tests_slurm_and_sshd_run_is_in_the_table_of_needs() -> None:
+    table = re.search(r"LAB_NEEDS=\(([^)]*)\)", (PROJECT / "scripts" / "setup.sh").read_text())
+    assert table is not None
+    needs = dict(need.rsplit(":", 1) for need in table[1].split())
+    for program, package in {**machine.PROGRAMS, **dict([machine.NSPAWN])}.items():
+        assert needs[program] == package
+    assert needs[str(machine.KEYRING[0])] == machine.KEYRING[1]
+    assert {*slurm_here.PROGRAMS, *sshd.PROGRAMS} <= needs.keys()
+
+
+def test_the_lab_profile_installs_what_is_missing_and_nothing_else(lacking: Sandbox) -> None:
+    done = lacking.run("lab")
+    assert done.returncode == 0, done.stderr
+    installs = [call for call in apt_calls(lacking) if "install" in call.split()]
+    assert len(installs) == 1
+    assert installs[0].endswith("install -qy --no-install-recommends some-package")
+    assert lacking.pip_calls()[-1].endswith("-e .[train,report,dev]")
+    assert "set-up: 6/6" in done.stdout
+    assert lacking.stamp()["profile"] == "lab"
+
+
+def test_the_lab_profile_does_nothing_the_second_time_until_a_program_is_gone(lacking: Sandbox) -> None:
+    assert lacking.run("lab").returncode == 0
+    calls, start = apt_calls(lacking), time.monotonic()
+    for profile in ("lab", "test", "climb"):
+        again = lacking.run(profile)
+        assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
+    assert time.monotonic() - start < 3
+    assert apt_calls(lacking) == calls
+    (lacking.fake / "never-heard-of").unlink()
+    assert lacking.run("test").stdout == ""
+    assert lacking.run("lab").returncode == 0
+    assert len(apt_calls(lacking)) == 2 * len(calls)
+
+
+def test_no_service_may_start_while_packages_are_installed_and_none_at_the_next_boot(lacking: Sandbox) -> None:
+    assert lacking.run("lab").returncode == 0
+    assert "exit 101" in (lacking.fake / "policy-while-installing").read_text()
+    assert not (lacking.fake / "policy-rc.d").exists()
+    assert not (lacking.fake / "enabled-munge.service").exists()
+    assert (lacking.fake / "enabled-ssh.service").exists()  # it was on before
+
+
+@pytest.mark.parametrize("end", ["good", "apt-dies", "TERM", "KILL and again"])
+def test_a_policy_of_the_machines_own_is_put_back_however_it_ends(lacking: Sandbox, end: str) -> None:
+    policy = lacking.fake / "policy-rc.d"
+    policy.write_text("#!/bin/sh\n# of this machine\nexit 0\n")
+    before = policy.read_text()
+    if end in ("good", "apt-dies"):
+        (lacking.fake / end).touch()
+        lacking.run("lab")
+    else:
+        (lacking.fake / "apt-hangs").touch()
+        process = subprocess.Popen(
+            ["bash", str(lacking.root / "scripts" / "setup.sh"), "lab"], env=lacking.env, start_new_session=True,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        deadline = time.monotonic() + 20
+        while not (lacking.fake / "hanging").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGTERM if end == "TERM" else signal.SIGKILL)
+        process.wait(20)
+        (lacking.fake / "apt-hangs").unlink()
+        if end != "TERM":
+            assert policy.read_text() != before
+            assert lacking.run("lab").returncode == 0
+    assert "exit 101" in (lacking.fake / "policy-while-installing").read_text()
+    deadline = time.monotonic() + 10
+    while policy.read_text() != before:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert not list(lacking.fake.glob("*kept*"))
+
+
+def test_without_the_right_to_install_it_names_what_is_missing_and_makes_nothing(lacking: Sandbox) -> None:
+    (lacking.fake / "id").write_text('#!/bin/sh\n[ "$1" = -un ] && echo jo || echo 1000\n')
+    (lacking.fake / "sudo").write_text("#!/bin/sh\nexit 1\n")
+    (lacking.fake / "sudo").chmod(0o755)
+    done = lacking.run("lab")
+    assert done.returncode == 1
+    assert "not installed: some-package; and user jo may not install packages" in done.stderr
+    assert "apt-get install --no-install-recommends some-package" in done.stderr
+    assert apt_calls(lacking) == []
+    assert not (lacking.root / ".venv").exists()
+
+
+def test_without_a_network_it_shows_what_apt_said_and_names_what_is_missing(lacking: Sandbox) -> None:
+    (lacking.fake / "apt-dies").touch()
+    done = lacking.run("lab")
+    assert done.returncode == 1
+    assert "Temporary failure resolving" in done.stderr
+    assert "apt-get could not install some-package" in done.stderr
+    assert "network" in done.stderr
+
+
+def test_a_package_that_does_not_bring_its_program_is_an_error(lacking: Sandbox) -> None:
+    script = lacking.root / "scripts" / "setup.sh"
+    script.write_text(script.read_text().replace("never-heard-of:", "never-brought:"))
+    done = lacking.run("lab")
+    assert done.returncode == 1
+    assert "still missing after apt-get: some-package" in done.stderr

@@ -1,7 +1,7 @@
 """A real lab on this machine: up, broken in every way that it knows, mended, down, and nothing left behind.
 
-Needs root and the packages that ``surefoot lab up`` asks for: ``pytest -m lab``. Builds the base root
-at first (about a minute); it stays for the next time.
+Needs root and the packages of ``scripts/setup.sh lab``: ``make test-lab``. Builds the base root at
+first (about a minute); it stays for the next time.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from typing import Any
 
 import pytest
 
+from held import Held
 from surefoot.lab import machine
 from surefoot.lab.faults import FAULTS
 from surefoot.lab.network import NETNS
-from surefoot.lab.places import DEFAULT_HOME, lab_home
+from surefoot.lab.places import DEFAULT_HOME, HOME_VARIABLE, lab_home
 from surefoot.lab.prove import prove
 from surefoot.lab.spec import Tier
 from surefoot.lab.state import load
@@ -31,11 +32,9 @@ from surefoot.lab.state import load
 pytestmark = [
     pytest.mark.lab,
     pytest.mark.timeout(600),
-    pytest.mark.skipif(bool(machine.problems(Tier.HOSTS, Path(DEFAULT_HOME))), reason="this machine cannot hold a lab"),
 ]
 
-HOME = lab_home(DEFAULT_HOME)
-NAME = f"t{os.getpid() % 100000}"
+HOME = lab_home(os.environ.get(HOME_VARIABLE, DEFAULT_HOME))
 COMMAND = [sys.executable, "-m", "surefoot", "lab"]
 UP_S = 60
 
@@ -56,7 +55,7 @@ SHOWN_BY = {
 """Fault → the proof that must fail while it is there."""
 
 
-def lab(*words: str, name: str = NAME, expect: int | None = 0) -> subprocess.CompletedProcess[str]:
+def lab(*words: str, name: str, expect: int | None = 0) -> subprocess.CompletedProcess[str]:
     command, *rest = words
     done = subprocess.run(
         [*COMMAND, command, "--name", name, *rest], capture_output=True, text=True, timeout=300, check=False
@@ -99,20 +98,27 @@ def made(name: str, *words: str) -> Iterator[Up]:
 
 
 @pytest.fixture(scope="module")
-def base() -> None:
+def base(held: Held) -> Held:
     """The base root is there: what it costs is no part of what `up` takes."""
-    lab("up", "--nodes", "1", "--tier", "namespaces")
-    lab("down", "--purge")
+    if missing := machine.problems(Tier.HOSTS, HOME.folder):
+        pytest.fail(
+            "this machine cannot hold a lab:\n" + "\n".join(f"  {each.what}\n    → {each.remedy}" for each in missing),
+            pytrace=False,
+        )
+    name = held.lab("b")
+    lab("up", "--nodes", "1", "--tier", "namespaces", name=name)
+    lab("down", "--purge", name=name)
+    return held
 
 
 @pytest.fixture(scope="module")
-def hosts(base: None) -> Iterator[Up]:  # noqa: ARG001
-    yield from made(f"{NAME}h", "--nodes", "2", "--gpus-per-node", "4")
+def hosts(base: Held) -> Iterator[Up]:
+    yield from made(base.lab("h"), "--nodes", "2", "--gpus-per-node", "4")
 
 
 @pytest.fixture(scope="module")
-def quick(base: None) -> Iterator[Up]:  # noqa: ARG001
-    yield from made(f"{NAME}q", "--nodes", "2", "--gpus-per-node", "4", "--tier", "namespaces")
+def quick(base: Held) -> Iterator[Up]:
+    yield from made(base.lab("q"), "--nodes", "2", "--gpus-per-node", "4", "--tier", "namespaces")
 
 
 @pytest.fixture(params=["hosts", "quick"])
@@ -237,12 +243,12 @@ def test_a_fault_is_not_put_on_a_host_twice(quick: Up) -> None:
 @pytest.mark.parametrize("tier", list(Tier))
 @pytest.mark.parametrize("turn", range(4))
 def test_down_takes_away_all_that_an_interrupted_up_left(
-    base: None,  # noqa: ARG001
+    base: Held,
     tier: Tier,
     number: signal.Signals,
     turn: int,
 ) -> None:
-    name = f"{NAME}i"
+    name = base.lab("i")
     chance = random.Random(f"{tier}{number}{turn}")
     process = subprocess.Popen(
         [*COMMAND, "up", "--name", name, "--tier", tier], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -256,8 +262,8 @@ def test_down_takes_away_all_that_an_interrupted_up_left(
     assert traces(name) == []
 
 
-def test_a_run_on_the_shared_root_outlives_the_lab(base: None) -> None:  # noqa: ARG001
-    name = f"{NAME}k"
+def test_a_run_on_the_shared_root_outlives_the_lab(base: Held) -> None:
+    name = base.lab("k")
     lab("up", "--tier", "namespaces", "--nodes", "1", name=name)
     try:
         run = HOME.lab(name).shared / "runs" / "r" / "run.json"

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import sshd
+from held import Held, remove_folder
 from surefoot.connection.ssh import SshConnection
 from surefoot.errors import ConnectionFailedError, StorageError
 from surefoot.scheduler.processes import start_ticks
@@ -22,9 +23,15 @@ SHOW = "import sys; sys.stdout.buffer.write(b'\\0'.join(a.encode('utf-8', 'surro
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sshd.Sshd]:
-    with sshd.running(tmp_path_factory.mktemp("sshd")) as running:
-        yield running
+def server(held: Held) -> Iterator[sshd.Sshd]:
+    if missing := sshd.problems():
+        pytest.fail("this machine cannot run an sshd for tests: " + "; ".join(missing), pytrace=False)
+    folder = held.folder("sshd-")
+    try:
+        with sshd.running(folder) as running:
+            yield running
+    finally:
+        remove_folder(str(folder))
 
 
 @pytest.fixture
