@@ -56,13 +56,15 @@ def code_digest() -> str:
 
 
 def build(configuration: Mapping[str, Record]) -> Package:
-    """The running code and this configuration (name → record)."""
+    """The running code and this configuration (name → record).
+
+    The code is read once (a few MB): what is sent is what has the digest, also where somebody
+    edits it while a climb is going on.
+    """
     source = Path(surefoot.__file__).parent
-    code = _code()
-    return Package(
-        code=Tree({name: source / name.removeprefix("src/surefoot/") for name in code}, code),
-        configuration=configuration_tree(configuration),
-    )
+    files = {name: (source / name.removeprefix("src/surefoot/")).read_bytes() for name in _code()}
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    return Package(code=Tree(dict(files), digests), configuration=configuration_tree(configuration))
 
 
 def configuration_tree(configuration: Mapping[str, Record]) -> Tree:

@@ -52,6 +52,10 @@ class _Tracked:
         folder = Path(self.job.spec.folder)
         return folder / f"array-{element.split('_')[1]}" / "done.json" if "_" in element else folder / "done.json"
 
+    def over(self, element: str) -> bool:
+        """Nothing of it runs any more, whether or not it is known how it ended."""
+        return element in self.silent_since or (element in self.last and self.last[element].state.final)
+
     def open_elements(self) -> list[str]:
         return [e for e in self.elements if e not in self.last or not self.last[e].state.final]
 
@@ -410,8 +414,10 @@ class SlurmScheduler:
             self._hurry()
         deadline = time.monotonic() + _CANCEL_WAIT_S
         while time.monotonic() < deadline:
-            if all(status.state.final for status in self.poll(active).values()):
-                return
+            self.poll(active)
+            with self._lock:  # how they ended may be told later; that they have left the queue is enough
+                if all(t.over(element) for t in mine for element in t.elements):
+                    return
             time.sleep(0.2)
 
     def _cancel_ids(self, ids: Sequence[str]) -> None:
