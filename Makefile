@@ -1,6 +1,7 @@
 # make climb   set up .venv, then climb the whole ladder on this machine: ARGS="--set …" are passed on
-# make test    everything: linters, types, import contract, all tests
-# make check   what a commit needs: the same without the slow tests
+# make test    everything: linters, types, import contract, all tests. Those on a real Slurm, sshd and
+#              lab need root and the packages that scripts/setup.sh lab installs: it says so at once
+# make check   what a commit needs: the same without the slow tests and those of the lab
 #
 # make itself ends with 2 whatever a command ended with. Where the exit code matters (CI), call
 # scripts/setup.sh once and then .venv/bin/surefoot, whose exit codes are 0, 1, 2, 3, 4, 130.
@@ -10,7 +11,7 @@ BIN := .venv/bin
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test climb lint test check test-lab clean
+.PHONY: help setup setup-test setup-lab climb lint check test test-local test-lab lab-ready clean
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -20,6 +21,9 @@ setup:           ## make .venv with what a climb needs
 
 setup-test:      ## the same with what the tests need
 	@scripts/setup.sh test
+
+setup-lab:       ## the same with the system packages of the tests on a real Slurm (root)
+	@scripts/setup.sh lab
 
 climb: setup     ## climb the whole ladder on this machine
 	@$(BIN)/surefoot climb $(ARGS); code=$$?; \
@@ -34,12 +38,17 @@ lint: setup-test ## formatting, linters, types, import contract
 check: lint      ## lint, then the quick tests
 	@$(BIN)/pytest -q -n 2 -m "not slow and not lab"
 
-test: lint       ## lint, then every test
+test: lab-ready test-local test-lab ## lint, then every test (root): what CI runs
+
+test-local: lint ## lint, then every test but those of the lab: no root needed
 	@$(BIN)/pytest -q -n 2 -m "not slow and not lab"
 	@$(BIN)/pytest -q -m "slow and not lab" --durations=5
 
-test-lab: setup-test ## tests on a real Slurm, started here or in a lab: wants root and the packages of docs/lab.md and docs/slurm.md
-	@$(BIN)/pytest -q -m lab
+test-lab: lab-ready ## tests on a real Slurm, a real sshd and a real lab (root)
+	@$(BIN)/pytest -q -n 2 --dist loadfile -m lab --durations=5
+
+lab-ready: setup-lab
+	@$(BIN)/python tests/ready_for_lab.py
 
 clean:           ## remove .venv and what tools leave; runs in .surefoot stay
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from held import Held
-from surefoot.lab import machine
+from ready_for_lab import lab_problems
 from surefoot.lab.faults import FAULTS
 from surefoot.lab.network import NETNS
 from surefoot.lab.places import DEFAULT_HOME, HOME_VARIABLE, lab_home
@@ -100,11 +100,8 @@ def made(name: str, *words: str) -> Iterator[Up]:
 @pytest.fixture(scope="module")
 def base(held: Held) -> Held:
     """The base root is there: what it costs is no part of what `up` takes."""
-    if missing := machine.problems(Tier.HOSTS, HOME.folder):
-        pytest.fail(
-            "this machine cannot hold a lab:\n" + "\n".join(f"  {each.what}\n    → {each.remedy}" for each in missing),
-            pytrace=False,
-        )
+    if missing := lab_problems():
+        pytest.fail("this machine cannot hold a lab:\n" + "\n".join(missing), pytrace=False)
     name = held.lab("b")
     lab("up", "--nodes", "1", "--tier", "namespaces", name=name)
     lab("down", "--purge", name=name)

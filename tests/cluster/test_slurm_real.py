@@ -193,7 +193,7 @@ def test_slurm_s_own_time_limit_is_told_from_a_failure(
 ) -> None:
     job = scheduler.submit(spec(tmp_path, "import time; time.sleep(600)", time_limit_s=600))
     until(scheduler, job, state=JobState.RUNNING)
-    slurm.command("scontrol", "update", f"JobId={job.id}", "TimeLimit=1")
+    slurm.command("scontrol", "update", f"JobId={job.id}", "EndTime=now+5")  # a limit counts in minutes
     status = until(scheduler, job, seconds=150)
     assert (status.state, status.cause) == (JobState.TIMEOUT, EndCause.TIME)
 
@@ -325,8 +325,9 @@ def test_a_killed_submitter_s_job_is_listed_and_can_be_reaped(
 def test_a_controller_that_is_away_for_a_while_changes_nothing(
     scheduler: SlurmScheduler, tmp_path: Path, slurm: SlurmHere
 ) -> None:
-    job = scheduler.submit(spec(tmp_path, "import time; time.sleep(25)"))
+    job = scheduler.submit(spec(tmp_path, "import time; open('begun', 'w').write('x'); time.sleep(18)"))
     until(scheduler, job, state=JobState.RUNNING)
+    wait_for(tmp_path / "job/begun")  # a srun that asks for its step in vain waits for two minutes
     slurm.stop_one("slurmctld", signal.SIGTERM)  # it saves what it knows; after SIGKILL it would kill what it forgot
     try:
         seen = set()
@@ -339,7 +340,6 @@ def test_a_controller_that_is_away_for_a_while_changes_nothing(
         assert any("does not answer" in reason for _, reason in seen)
     finally:
         slurm.start_controller()
-    # Where it ended while nobody listened, slurmd tells the controller up to a minute or two later.
     assert until(scheduler, job, seconds=200).state is JobState.COMPLETED
 
 

@@ -124,6 +124,26 @@ def test_the_namespaces_tier_does_not_ask_for_systemd_nspawn(monkeypatch: pytest
     assert [each for each in machine.problems(Tier.HOSTS, tmp_path) if "systemd-nspawn" in each.what]
 
 
+@pytest.mark.lab  # root, to give rights up
+@pytest.mark.parametrize(
+    ("with_less", "says"),
+    [
+        (["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"], "root without CAP_SYS_ADMIN"),
+        (["unshare", "--user", "--map-root-user"], "root of a user namespace only"),
+    ],
+    ids=["capability", "user namespace"],
+)
+def test_a_machine_that_gives_too_few_rights_is_told_from_one_that_can_hold_a_lab(
+    with_less: list[str], says: str
+) -> None:
+    code = "from surefoot.lab import machine; print(machine.problems(machine.Tier.HOSTS, machine.Path('/')))"
+    done = subprocess.run(
+        [*with_less, sys.executable, "-c", f"import sys; sys.path = {sys.path}\n{code}"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert says in done.stdout
+
+
 @pytest.mark.parametrize(
     ("mounted", "expected"),
     [

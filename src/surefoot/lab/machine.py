@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from surefoot.errors import RequestError
-from surefoot.lab.commands import found
+from surefoot.lab.commands import found, run
 from surefoot.lab.spec import Tier
 
 PROGRAMS: dict[str, str] = {
@@ -34,6 +34,7 @@ _NO_UPPER = ("overlay", "nfs", "nfs4", "fuse", "cifs", "9p", "virtiofs", "vfat")
 """File systems that overlayfs can't put its upper layer on."""
 _MIN_FREE_GIB = 3.0
 _CGROUP = Path("/sys/fs/cgroup")
+_PRIVILEGED = "use a virtual machine, or a container of root's started with --privileged"
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Problem:
 
 def problems(tier: Tier, home: Path) -> list[Problem]:
     """Everything that stands in the way of a lab of this tier in `home`; empty where nothing does."""
-    return [*_rights(), *_programs(tier), *_kernel(), *_disk(home)]
+    return [*_rights(), *_programs(tier), *_kernel(), *_namespaces(), *_disk(home)]
 
 
 def require(tier: Tier, home: Path) -> None:
@@ -71,8 +72,10 @@ def _rights() -> Iterable[Problem]:
     elif not _has_capability(21):
         yield Problem(
             "root without CAP_SYS_ADMIN, as in an unprivileged container",
-            "use a virtual machine, or a container started with --privileged",
+            _PRIVILEGED,
         )
+    elif Path("/proc/self/uid_map").read_text().split() != ["0", "0", "4294967295"]:
+        yield Problem("root of a user namespace only: device files cannot be made in it", _PRIVILEGED)
 
 
 def _has_capability(number: int) -> bool:
@@ -105,6 +108,17 @@ def _kernel() -> Iterable[Problem]:
         yield Problem(f"no cgroup hierarchy is mounted on {_CGROUP}", f"mount -t cgroup2 none {_CGROUP}")
 
 
+def _namespaces() -> Iterable[Problem]:
+    """Tried, not read: a container's seccomp filter or user namespace forbids what capabilities seem to allow."""
+    if os.geteuid() != 0 or not _has_capability(21) or not found("unshare"):  # said already
+        return
+    done = run(
+        ["unshare", "--mount", "--uts", "--ipc", "--pid", "--net", "--fork", "--kill-child", "true"], check=False
+    )
+    if done.returncode != 0:
+        yield Problem(f"namespaces cannot be made: {done.stderr.strip()}", _PRIVILEGED)
+
+
 def _disk(home: Path) -> Iterable[Problem]:
     place = home
     while not place.exists():
@@ -112,7 +126,8 @@ def _disk(home: Path) -> Iterable[Problem]:
     kind = filesystem(place)
     if kind.split(".")[0] in _NO_UPPER:
         yield Problem(
-            f"{home} lies on {kind}, which overlayfs cannot write to", "name a folder on a local disk: --home"
+            f"{home} lies on {kind}, which overlayfs cannot write to",
+            "name a folder on a local disk with --home or SUREFOOT_LAB_HOME; in a container, one on a volume",
         )
     disk = os.statvfs(place)
     free_gib = disk.f_bavail * disk.f_frsize / 2**30
