@@ -4,6 +4,9 @@
 
     <root>/jobs/<digest>/                    code that jobs run from; configuration likewise, apart
     <root>/cache/<kind>/<digest>/            staged models and data
+    <root>/envs/<digest>/python              starts the environment of the node that it runs on
+                         <kind of node>/     an environment (bin/, lib/), with ready.json, written last
+                         .building-…/        one that is being built
     <root>/scratch/<run>-<nonce>/            what a job needs only while it runs
     <root>/runs/<run>/run.json               manifest
                       inputs/                the user's own files, verbatim
@@ -66,12 +69,32 @@ class RootPaths:
         """Where code, or configuration, of this tree digest lies."""
         return self.root / "jobs" / digest[:16]
 
+    def environment(self, digest: str) -> EnvironmentPaths:
+        """Where the Python environments of this digest lie."""
+        return EnvironmentPaths(self.root / "envs" / digest[:16])
+
     def run(self, run_id: str) -> RunPaths:
         return RunPaths(self.runs / run_id)
 
     def scratch(self, run_id: str, nonce: str) -> Path:
         """A job's scratch folder on shared storage; the job removes it. Never evidence."""
         return self.root / "scratch" / f"{run_id}-{nonce}"
+
+
+@dataclass(frozen=True)
+class EnvironmentPaths:
+    """One Python environment for each kind of node."""
+
+    folder: Path
+
+    @property
+    def python(self) -> Path:
+        """The script that starts the environment of the node it runs on (`surefoot.node.chooser`)."""
+        return self.folder / "python"
+
+    def of(self, key: str) -> Path:
+        """The environment of a kind of node: what ``sys.prefix`` is in it."""
+        return self.folder / key
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,7 @@ def place(model: type[Record], loc: Sequence[str | int]) -> Place:
     inner = of_key = False
     for part in loc:
         kind, metadata = _unwrap(kind, metadata)
+        kind = _optional(kind)
         origin = get_origin(kind)
         if part == "[key]":
             of_key = True
@@ -155,9 +156,10 @@ def _tag_problem(kind: str, where: Place, value: Any, context: dict[str, Any]) -
 
 def _mentioned(where: Place, value: Any, message: str) -> list[At]:
     """Where a record's own rule is broken: the keys that its message speaks of, if they are in the file."""
-    if not _is_record(where.type) or not isinstance(value, dict):
+    record = _optional(where.type)
+    if not _is_record(record) or not isinstance(value, dict):
         return [where.at]
-    keys = [key for key in where.type.model_fields if key in value and key in message]
+    keys = [key for key in record.model_fields if key in value and key in message]
     return [(*where.at, key) for key in sorted(keys, key=message.index)] or [where.at]
 
 
@@ -268,6 +270,12 @@ def _discriminator(metadata: tuple[Any, ...]) -> str:
 
 def _is_union(kind: Any) -> bool:
     return get_origin(kind) in (Union, types.UnionType)
+
+
+def _optional(kind: Any) -> Any:
+    """The record of ``Record | None``; any other type as it is."""
+    members = [member for member in get_args(kind) if member is not type(None)] if _is_union(kind) else []
+    return members[0] if len(members) == 1 and _is_record(members[0]) else kind
 
 
 def _is_record(kind: Any) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import re
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from surefoot.model.base import Record
+from surefoot.model.base import Record, digest_of
 
 
 class Rail(Record):
@@ -84,6 +85,34 @@ class Software(Record):
     nccl: str = ""
 
 
+class Environment(Record):
+    """The Python environment of jobs: built from a lock, once for each kind of node."""
+
+    lock: str = Field(min_length=1)
+    """File of ``name==version`` lines, one for each distribution; relative to the cluster file."""
+    index: str = ""
+    """URL of a package index that nodes can reach; empty: as pip is set up on them. No secrets: it is recorded."""
+    wheels: str = ""
+    """Folder of wheels that all nodes see, in place of an index."""
+    build_limit_s: int = Field(default=3600, ge=30)
+    """Limit of the job that builds it."""
+    requirements: tuple[str, ...] = ()
+    """What the lock held, one line each. Read from the lock, never written by hand."""
+
+    @model_validator(mode="after")
+    def _one_source_without_secrets(self) -> Self:
+        if self.index and self.wheels:
+            raise ValueError("index and wheels are two sources; keep one")
+        if re.match(r"[^/]*//[^/]*@", self.index) or "?" in self.index:
+            raise ValueError(
+                "index holds a password or token, which every run would record; allowed: a URL without one; "
+                "pip finds passwords in a .netrc or pip.conf on the nodes"
+            )
+        if self.index and not re.fullmatch(r"https?://[!-~]+", self.index):
+            raise ValueError("index is no URL; allowed: https://HOST/PATH")
+        return self
+
+
 class Cluster(Record):
     """A declared site: where commands run, who places work, where durable files lie, what is there."""
 
@@ -96,9 +125,20 @@ class Cluster(Record):
     python: str = ""
     """Interpreter on the nodes; empty: the one that runs ``surefoot``, and over ssh ``python3``."""
     node_groups: tuple[NodeGroup, ...] = Field(min_length=1)
+    environment: Environment | None = None
+    """What jobs' Python environment is built from; None: `python` has what they need."""
     software: Software = Software()
     env: dict[str, str] = {}
     """Environment of every job (interfaces, HCAs). No secrets: it is recorded."""
+
+    @property
+    def environment_digest(self) -> str:
+        """sha256 (hex) of all that decides what is built: lock, source, interpreter; empty without `environment`."""
+        asked = self.environment
+        if asked is None:
+            return ""
+        parts = {"requirements": list(asked.requirements), "index": asked.index, "wheels": asked.wheels}
+        return digest_of({**parts, "python": self.python})
 
     @property
     def nodes(self) -> int:

@@ -91,13 +91,19 @@ class PlanContext(Generic[S]):
     attempt: AttemptPaths
     nonce: str
     python: str
-    """Interpreter on the nodes."""
+    """Interpreter on the nodes: Python alone is asked of it, where the cluster has an environment."""
     needs: Mapping[str, EvidenceSet]
     """Evidence of every rung below that PASSED."""
 
     @property
     def cluster(self) -> Cluster:
         return self.inputs.cluster
+
+    @property
+    def interpreter(self) -> str:
+        """What starts ranks: the node's own environment where the cluster has one, else `python`."""
+        digest = self.cluster.environment_digest
+        return str(self.root.environment(digest).python) if digest else self.python
 
     def job(
         self,
@@ -115,7 +121,7 @@ class PlanContext(Generic[S]):
         """A job of ``python -m program`` ranks that run from the synced package."""
         return JobSpec(
             name=name,
-            argv=(self.python, "-m", program),
+            argv=(self.interpreter, "-m", program),
             folder=str(self.attempt.job(name)),
             env={
                 **self.cluster.env,

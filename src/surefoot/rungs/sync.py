@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -12,10 +12,19 @@ from surefoot.files import tree_digest
 from surefoot.model.base import Record
 from surefoot.model.check import Check
 from surefoot.model.ladder import Sync as SyncSpec
-from surefoot.model.run import JobsStep, Judgement, PushStep
+from surefoot.model.run import JobsStep, Judgement, PushStep, Step
 from surefoot.model.status import Status
 from surefoot.rungs.base import Asked, Layout, PlanContext, Rung, View, nodes_of
 from surefoot.rungs.judging import RankData, Said, decide, said, shorten
+from surefoot.rungs.sync_environment import (
+    JOB,
+    Built,
+    Running,
+    build_job,
+    built_checks,
+    environment_details,
+    running_checks,
+)
 
 TREES = ("code", "configuration")
 
@@ -48,6 +57,8 @@ class Found(RankData):
 
     trees: dict[str, Tree]
     imported_from: str
+    environment: Running | None = None
+    """Where the cluster has an environment for its jobs."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +67,8 @@ class Facts:
 
     pushes: dict[str, Push]
     found: tuple[Said[Found], ...]
+    built: tuple[Said[Built], ...] = ()
+    """What became of each node's environment, where the cluster has one."""
 
 
 class Sync(Rung[SyncSpec, Facts]):
@@ -72,29 +85,57 @@ class Sync(Rung[SyncSpec, Facts]):
         folders = {tree: str(context.root.pushed(digest)) for tree, digest in digests.items()}
         pushes = (PushStep(name=tree, destination=folders[tree], digest=digests[tree]) for tree in TREES)
         where = Layout(nodes_of(context.cluster, context.spec), 1, "cpu")
-        job = context.job("sync", "surefoot.node.verify_tree", {"trees": folders}, where)
-        return Asked(steps=(*pushes, JobsStep(jobs=(job,))), expect={"digests": digests, "folders": folders})
+        request: dict[str, Any] = {"trees": folders}
+        expect: dict[str, Any] = {"digests": digests, "folders": folders}
+        steps: list[Step] = list(pushes)
+        asked = context.cluster.environment
+        if asked is not None:
+            steps.append(JobsStep(jobs=(build_job(context, asked, where),)))
+            request["python"] = context.python
+            expect["environment"] = str(context.root.environment(context.cluster.environment_digest).folder)
+        job = context.job("sync", "surefoot.node.verify_tree", request, where)
+        return Asked(steps=(*steps, JobsStep(jobs=(job,))), expect=expect)
 
     def read(self, view: View) -> Facts:
         pushes = {tree: view.evidence.record(Push, push_file(tree)) for tree in TREES}
+        wanted = "environment" in view.expect
+        built = said(view.evidence, JOB, Built) if wanted else ()
+        if not all(rank.data.good for rank in built):
+            return Facts(pushes, (), built)  # then no job was started to verify it
         found = said(view.evidence, "sync", Found, any_code=True)  # `_same` and `_imported` name what differs
         for rank in found:
             if set(rank.data.trees) != set(TREES):
                 raise EvidenceError(f"tells of {sorted(rank.data.trees)}, asked for were {TREES}", file=rank.file)
-        return Facts(pushes, found)
+            if (rank.data.environment is not None) != wanted:
+                raise EvidenceError("does not tell of the environment as it was asked to", file=rank.file)
+        return Facts(pushes, found, built)
 
     def judge(self, facts: Facts, view: View) -> Judgement:
         checks = [_sent(tree, facts.pushes[tree], view) for tree in TREES]
+        checks += built_checks(facts.built, view)
         for rank in facts.found:
             checks += [_same(rank, tree, facts.pushes[tree], view) for tree in TREES]
             checks.append(_imported(rank, view))
-        bad = {check.id.split(".")[1] for check in checks if check.status is not Status.PASSED and ".rank" in check.id}
-        count = sum(len(push.files) for push in facts.pushes.values())
-        return Judgement(
-            checks=tuple(checks),
-            summary=f"{count} files, the same on {len(facts.found) - len(bad)} of {len(facts.found)} nodes",
-            details={tree: {"digest": p.digest, "destination": p.destination} for tree, p in facts.pushes.items()},
-        )
+            if rank.data.environment is not None:
+                checks += running_checks(rank, rank.data.environment, view)
+        details: dict[str, Any] = {
+            tree: {"digest": push.digest, "destination": push.destination} for tree, push in facts.pushes.items()
+        }
+        if facts.built:
+            details["environments"] = environment_details(facts.built)
+        return Judgement(checks=tuple(checks), summary=_summary(facts, checks), details=details)
+
+
+def _summary(facts: Facts, checks: list[Check]) -> str:
+    not_passed = [check.id.split(".") for check in checks if check.status is not Status.PASSED]
+    bad = {where for _, where, *_ in not_passed if where.startswith("rank")}
+    missing = sum(not rank.data.good for rank in facts.built)
+    if missing:
+        return f"no environment on {missing} of {len(facts.built)} nodes"
+    count = sum(len(push.files) for push in facts.pushes.values())
+    kinds = len({rank.data.key for rank in facts.built})
+    environments = f"; {kinds} environment{'s' if kinds > 1 else ''} from the lock" if kinds and not not_passed else ""
+    return f"{count} files, the same on {len(facts.found) - len(bad)} of {len(facts.found)} nodes{environments}"
 
 
 def _sent(tree: str, push: Push, view: View) -> Check:

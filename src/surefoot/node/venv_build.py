@@ -1,0 +1,213 @@
+"""Builds one virtual environment from a lock, with Python's own venv and pip. Standard library only.
+
+The environment holds what the lock says and nothing else: pip itself stays outside of it, in a
+folder that is thrown away. It is built beside its place and moved there whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+LIST = (
+    "import importlib.metadata as m, json, sys; "
+    "print(json.dumps([sys.version.split()[0], sorted([str(d.metadata['Name']), str(d.version)] for d in m.distributions())]))"
+)
+"""What a fresh interpreter says of itself and of the distributions that it finds."""
+_ELSEWHERE = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "PIP_REQUIREMENT", "PIP_EDITABLE", "PIP_PYTHON")
+"""Variables with which pip would install something else, or somewhere else."""
+
+
+class BuildError(Exception):
+    """An environment could not be built: which step, what it said, and where that stands in the log."""
+
+    def __init__(self, step: str, text: str, *, line: int | None = None, advice: str = "") -> None:
+        super().__init__(f"{step}: {text}")
+        self.step = step
+        self.text = text
+        self.line = line
+        self.advice = advice
+
+    def account(self) -> dict[str, Any]:
+        """As it is written down: what `BuildError` takes."""
+        return {"step": self.step, "text": self.text, "line": self.line, "advice": self.advice}
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is built, and where it comes from."""
+
+    base: str
+    """Interpreter that it is built on."""
+    requirements: tuple[str, ...]
+    index: str
+    wheels: str
+
+    def pip_arguments(self, lock: Path) -> list[str]:
+        """Arguments of ``pip install``: this lock, wheels only, nothing that it does not name."""
+        where = ["--no-index", "--find-links", self.wheels] if self.wheels else []
+        where += ["--index-url", self.index] if self.index else []
+        hashed = ["--require-hashes"] if any(" --hash=" in line for line in self.requirements) else []
+        quiet = ["--no-input", "--no-color", "--progress-bar=off", "--disable-pip-version-check"]
+        quiet += ["--no-warn-script-location", "--root-user-action=ignore"]
+        return [*quiet, "--no-deps", "--only-binary=:all:", *hashed, *where, "--requirement", str(lock)]
+
+
+class Builder:
+    """One build, in a folder of its own."""
+
+    def __init__(self, source: Source, folder: Path, log: Path, tell: Callable[[int, str], None]) -> None:
+        self.source = source
+        self.folder = folder
+        self.venv = folder / "venv"
+        self.log = log
+        self.lines = 0
+        self.tell = tell
+        """Told how many distributions pip has begun with, and what goes on."""
+
+    def build(self) -> dict[str, Any]:
+        """Build it. Raises BuildError.
+
+        ``{"python": version, "distributions": [[name, version], …], "conflicts": [line, …]}``: the last is
+        what ``pip check`` says of versions that do not go together, which a lock may want all the same.
+        """
+        try:
+            with self.log.open("w", errors="backslashreplace") as log:
+                self.tell(0, "making a virtual environment")
+                self.run(log, "python -m venv", [self.source.base, "-m", "venv", "--without-pip", str(self.venv)])
+                lock = self.folder / "requirements.txt"
+                lock.write_text("".join(f"{line}\n" for line in self.source.requirements))
+                python = str(self.venv / "bin" / "python")
+                pip = [*self.pip(log), "--python", python]
+                self.run(log, "pip install", [*pip, "install", *self.source.pip_arguments(lock)])
+                conflicts = self.conflicts(log, [*pip, "--disable-pip-version-check", "check"])
+                said = self.run(log, "listing what was installed", [python, "-I", "-c", LIST])
+                version, distributions = json.loads(said[-1])
+        except (OSError, ValueError, IndexError) as error:
+            raise BuildError("building", f"{type(error).__name__}: {error}") from error
+        return {"python": version, "distributions": distributions, "conflicts": conflicts}
+
+    def conflicts(self, log: IO[str], check: list[str]) -> list[str]:
+        """What pip says of versions that do not go together. Raises BuildError for a lock that is not complete."""
+        first = self.lines + 2
+        code, said = self.call(log, check)
+        for number, line in enumerate(said):
+            if code != 0 and line and "has requirement" not in line:
+                raise BuildError("pip check", line, line=first + number, advice="add what is missing to the lock")
+        return said if code != 0 else []
+
+    def pip(self, log: IO[str]) -> list[str]:
+        """Command of a pip that is no part of the environment."""
+        base = self.source.base
+        if self.works(base, "-c", "import ensurepip"):
+            tools = self.folder / "tools"
+            self.run(log, "python -m venv (for pip)", [base, "-m", "venv", str(tools)])
+            return [str(tools / "bin" / "python"), "-m", "pip"]
+        if self.works(base, "-m", "pip", "--version"):
+            return [base, "-m", "pip"]
+        advice = "install pip or ensurepip for it there (Debian, Ubuntu: apt-get install python3-venv)"
+        raise BuildError("finding pip", f"{base} has neither ensurepip nor pip", advice=advice)
+
+    def works(self, *argv: str) -> bool:
+        return subprocess.run(argv, env=self.env(), capture_output=True, check=False).returncode == 0
+
+    def env(self) -> dict[str, str]:
+        """As it is here, without what points Python or pip elsewhere. Large wheels are unpacked beside the target."""
+        held = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("PYTHON", "VIRTUAL_ENV")) and name not in _ELSEWHERE
+        }
+        (self.folder / "tmp").mkdir(exist_ok=True)
+        return {**held, "TMPDIR": str(self.folder / "tmp")}
+
+    def run(self, log: IO[str], step: str, argv: list[str]) -> list[str]:
+        """Run a command, its output into the log: its lines. Raises BuildError with the line that says why."""
+        first = self.lines + 2
+        code, said = self.call(log, argv)
+        if code == 0:
+            return said
+        number, text = failing_line(said)
+        how = f"exit code {code}" if code > 0 else f"signal {-code}"
+        raise BuildError(step, f"{text or 'said nothing'} ({how})", line=first + number if said else None)
+
+    def call(self, log: IO[str], argv: list[str]) -> tuple[int, list[str]]:
+        """Run a command, its output into the log: (returncode, lines)."""
+        self.note(log, f"$ {' '.join(argv)}")
+        said: list[str] = []
+        with subprocess.Popen(
+            argv, env=self.env(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, errors="backslashreplace",
+        ) as child:  # fmt: skip
+            assert child.stdout is not None
+            begun = 0
+            for line in child.stdout:
+                said.append(line.rstrip())
+                self.note(log, said[-1])
+                if said[-1].startswith("Collecting "):
+                    begun += 1
+                    self.tell(begun, said[-1])
+                elif said[-1].startswith("Installing collected"):
+                    self.tell(begun, "installing")
+        return child.returncode, said
+
+    def note(self, log: IO[str], line: str) -> None:
+        log.write(line + "\n")
+        log.flush()
+        self.lines += 1
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+
+def failing_line(lines: list[str]) -> tuple[int, str]:
+    """(index, text) of the line that says why a command failed: pip's first ERROR, else the last that says something."""
+    for index, line in enumerate(lines):
+        if line.startswith("ERROR:"):
+            return index, line
+    for index in range(len(lines) - 1, -1, -1):
+        if lines[index].strip():
+            return index, lines[index].strip()
+    return 0, ""
+
+
+def settle(venv: Path, place: Path) -> None:
+    """Let scripts and notes of an environment say `place`, where it will stand, in place of where it was built."""
+    old, new = os.fsencode(venv), os.fsencode(place)
+    for path in [*(venv / "bin").iterdir(), venv / "pyvenv.cfg"]:
+        if path.is_symlink() or not path.is_file():
+            continue
+        content = path.read_bytes()
+        if old in content and b"\0" not in content:
+            path.write_bytes(content.replace(old, new))
+
+
+def flush(folder: Path) -> None:
+    """Onto the disk, as far as the file system does that: the file system of `folder`, and no other."""
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        subprocess.run(["sync", "-f", str(folder)], capture_output=True, timeout=300, check=False)
+
+
+def move_in(venv: Path, place: Path, aside: Path) -> bool:
+    """Move a finished environment to its place; False where another stands there whole.
+
+    What stands there without ``ready.json`` was never finished, or was taken apart: it is moved to
+    `aside` and removed.
+    """
+    for _ in range(2):
+        with contextlib.suppress(OSError):
+            venv.rename(place)  # fails where `place` exists and is not empty
+            return True
+        if (place / "ready.json").is_file():
+            return False
+        with contextlib.suppress(OSError):
+            place.rename(aside)
+        shutil.rmtree(aside, ignore_errors=True)
+    raise BuildError("moving it into place", f"{place} cannot be replaced", advice=f"remove {place}")
