@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from rungs_harness import collected, edited, failed, judged, status_of
+from surefoot.benchmarks.node_facts import Addresses
+from surefoot.model.check import Evidence
 from surefoot.model.cluster import Cluster
 from surefoot.model.status import Status
 from surefoot.rungs.base import View
 from surefoot.rungs.precheck import RUNG, fingerprint_of
+from surefoot.rungs.precheck_name import own_name
 
 RANK = "raw/precheck/rank-0.json"
 pytestmark = pytest.mark.slow  # the probe imports torch
@@ -183,3 +188,21 @@ def test_a_node_is_compared_with_the_group_that_it_fits(good: View) -> None:
     not_passed = {check.id for check in judgement.checks if check.status is not Status.PASSED}
     assert not_passed == {"precheck.group.giants"}, "of the giants nobody answered"
     assert judgement.details["nodes"][0]["group"] == "here"
+
+
+@pytest.mark.parametrize(("addresses", "loopback"), [(["127.0.1.1"], "127.0.1.1"), (["10.0.0.3", "::1"], "::1")])
+def test_a_name_that_leads_back_to_its_own_host_fails_and_is_named(addresses: list[str], loopback: str) -> None:
+    found = Addresses.model_validate_json(json.dumps({"value": addresses}))
+    check = own_name(1, "gpu7", found, Evidence(file="raw/precheck/rank-1.json"))
+    assert check.status is Status.FAILED
+    assert check.actual == f"gpu7 → {loopback} on gpu7"
+
+
+def test_a_name_that_leads_to_the_network_passes_and_one_that_leads_nowhere_is_not_proved() -> None:
+    evidence = Evidence(file="raw/precheck/rank-1.json")
+    reached = Addresses.model_validate_json('{"value": ["10.0.0.3"]}')
+    assert own_name(1, "gpu7", reached, evidence).status is Status.PASSED
+    nowhere = Addresses.model_validate_json('{"value": null, "unknown": "gaierror: unknown name"}')
+    assert own_name(1, "gpu7", nowhere, evidence).status is Status.INCONCLUSIVE
+    with pytest.raises(ValidationError):
+        Addresses.model_validate_json('{"value": []}')

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, IPvAnyAddress, model_validator
 
 from surefoot.model.base import Record
 
@@ -96,6 +96,17 @@ class GpuCount(_Known):
     value: int | None = Field(ge=0)
 
 
+class Addresses(_Known):
+    """IP addresses that a name leads to."""
+
+    value: tuple[IPvAnyAddress, ...] | None = Field(min_length=1)
+
+    @property
+    def loopback(self) -> list[str]:
+        """Those that lead back to the host itself, from wherever they are used."""
+        return [str(address) for address in self.value or () if address.is_loopback]
+
+
 class NodeFacts(Record):
     """One node. Sizes in bytes."""
 
@@ -115,6 +126,8 @@ class NodeFacts(Record):
     driver: TextFact
     pci_gpus: GpuCount
     gpus: SmiGpus
+    own_name: Addresses
+    """What the node's own host name leads to there."""
     memlock: LimitFact
     nofile: LimitFact
     torch: TextFact

@@ -10,6 +10,7 @@ import os
 import platform
 import resource
 import shutil
+import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -147,6 +148,12 @@ def torch_facts() -> dict[str, Fact]:
     return {"torch": fact(version), "cuda": fact(cuda), "nccl": fact(nccl), "torch_gpus": fact(gpus)}
 
 
+def own_addresses() -> list[str]:
+    """Addresses that this host's own name leads to here, in the resolver's order."""
+    found = socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]).split("%")[0] for entry in found))
+
+
 def limit(which: int) -> int | None:
     """A soft resource limit; None: unlimited."""
     soft = resource.getrlimit(which)[0]
@@ -170,6 +177,7 @@ def facts(root: str) -> dict[str, Fact]:
         "driver": fact(driver),
         "pci_gpus": fact(lambda: len(gpus_on_bus())),
         "gpus": fact(smi_gpus),
+        "own_name": fact(own_addresses),
         "memlock": fact(lambda: limit(resource.RLIMIT_MEMLOCK)),
         "nofile": fact(lambda: limit(resource.RLIMIT_NOFILE)),
         **torch_facts(),

@@ -18,6 +18,7 @@ from surefoot.model.run import JobsStep, Judgement
 from surefoot.model.status import Status
 from surefoot.rungs.base import Asked, Layout, PlanContext, Rung, View, nodes_of
 from surefoot.rungs.judging import RankData, Said, decide, said, unproved
+from surefoot.rungs.precheck_name import own_name
 from surefoot.units import GIB, format_size
 from surefoot.versions import at_least, same
 
@@ -188,6 +189,9 @@ def _node_checks(node: Node, cluster: Cluster, view: View) -> list[Check]:
         _floor(node, view, "memory", _gib(facts.memory), least=group.min_memory_gib, unit="GiB"),
         _floor(node, view, "disk", _gib(facts.disk_free.value), least=group.min_free_disk_gib, unit="GiB"),
     ]
+    if view.expect["nodes"] > 1:
+        reference = view.evidence.ref(node.said.file, text=f"own_name: {', '.join(facts.own_name.loopback)}")
+        checks.append(own_name(node.said.rank, node.said.report.host, facts.own_name, reference))
     if node.said.data.root != view.expect["root"]:
         checks.append(_wrong_root(node, view))
     if software.python:
