@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from surefoot.connection.base import Connection
+from surefoot.connection.local import LocalConnection
 from surefoot.engine.jobs import JobsRunner
 from surefoot.engine.mirror import Mirror
 from surefoot.engine.package import Package
@@ -99,7 +100,9 @@ class Collector:
                 return ended_well
 
     def _command(self, step: CommandStep, paths: AttemptPaths) -> bool:
-        result = self.connection.run(step.argv, env=step.env, timeout_s=step.timeout_s, cancel=self.stop)
+        connection = LocalConnection() if step.here else self.connection
+        stdin = step.stdin.encode() if step.stdin else None
+        result = connection.run(step.argv, env=step.env, timeout_s=step.timeout_s, cancel=self.stop, stdin=stdin)
         write_atomic(paths.raw / f"{step.name}.stdout", result.stdout)
         write_atomic(paths.raw / f"{step.name}.stderr", result.stderr)
         ending = {

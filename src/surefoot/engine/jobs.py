@@ -6,7 +6,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,9 +18,12 @@ from surefoot.model.events import Event, JobChanged, Note, Progress
 from surefoot.model.job import EndCause, Job, JobState, JobStatus
 from surefoot.model.run import JobsStep
 from surefoot.paths import AttemptPaths
+from surefoot.scheduler.base import Scheduler
 
 _READ_SHARE = 0.03
 """Reading progress may take this share of the time, so that a slow link isn't busy with it."""
+CANCEL_ANYWAY_S = 60.0
+"""A job that is to be cancelled, and has been running so long without progress, is cancelled all the same."""
 
 
 @dataclass
@@ -43,9 +46,11 @@ class JobsRunner:
         states: dict[str, JobStatus] = {}
         try:
             for spec in step.jobs:
+                if self.stop.is_set():
+                    return False
                 current[spec.name] = self.watch.scheduler.submit(spec)
                 jobs.append(current[spec.name])
-            self._wait(current, states, jobs)
+            self._wait(current, states, jobs, _Cancelling(self.watch.scheduler, step.cancel))
         finally:
             self._end(list(current.values()), states, paths)
         if self.stop.is_set():
@@ -53,12 +58,23 @@ class JobsRunner:
         self._refuse_lost(list(current.values()), states)
         return all(as_expected(job, states[job.id]) for job in current.values())
 
-    def _wait(self, current: dict[str, Job], states: dict[str, JobStatus], jobs: list[Job]) -> None:
+    def _wait(
+        self, current: dict[str, Job], states: dict[str, JobStatus], jobs: list[Job], cancelling: _Cancelling
+    ) -> None:
         """Until everything is over. `current` holds the last submission of each job."""
         progress = _ProgressReader(self.connection, self.rung, list(current.values()), self.emit)
         waiting = list(current.values())
+
+        def tick() -> None:
+            progress.tick()
+            cancelling.tick(current, progress.seen)
+
+        def changed(job: Job, status: JobStatus) -> None:
+            self._announce(job, status)
+            cancelling.changed(job, status)
+
         while waiting:
-            states.update(self.watch.wait(waiting, self.stop, self._announce, progress.tick))
+            states.update(self.watch.wait(waiting, self.stop, changed, tick))
             if self.stop.is_set():
                 return
             again = []
@@ -130,11 +146,37 @@ def bring_home(connection: Connection, there: Path, here: Path) -> None:
 
 
 def as_expected(job: Job, status: JobStatus) -> bool:
-    """Whether every rank ended as the spec expects, by the job's own word."""
+    """Whether every rank ended as the spec expects, by the job's own word.
+
+    Of a job that is to be ended by another's hand, and of an array, the state is all there is.
+    """
+    wanted = job.spec.expect
+    if wanted.state is not None or job.spec.array:
+        return status.state is wanted.final_state
     if status.done is None:
         return False
-    wanted = job.spec.expect
     return all(r.exit_code == wanted.exit_code and r.signal == wanted.signal for r in status.done.ranks)
+
+
+class _Cancelling:
+    """Cancels the jobs that a step wants cancelled, once each."""
+
+    def __init__(self, scheduler: Scheduler, names: Sequence[str]) -> None:
+        self._scheduler = scheduler
+        self._open = set(names)
+        self._running_since: dict[str, float] = {}
+
+    def changed(self, job: Job, status: JobStatus) -> None:
+        if status.state is JobState.RUNNING:
+            self._running_since.setdefault(job.spec.name, time.monotonic())
+
+    def tick(self, current: Mapping[str, Job], shows_progress: Collection[str]) -> None:
+        """Cancel what shows that its ranks run; or what has been running so long that it never will."""
+        now = time.monotonic()
+        for name in sorted(self._open):
+            if name in shows_progress or now - self._running_since.get(name, now) > CANCEL_ANYWAY_S:
+                self._open.discard(name)
+                self._scheduler.cancel([current[name]])
 
 
 class _ProgressReader:
@@ -145,6 +187,8 @@ class _ProgressReader:
         self._rung = rung
         self._files = {Path(job.spec.folder) / "progress.json": job.spec.name for job in jobs}
         self._last: dict[Path, float] = {}
+        self.seen: set[str] = set()
+        """Names of jobs that have shown progress."""
         self._emit = emit
         self._look_at = 0.0
 
@@ -168,6 +212,7 @@ class _ProgressReader:
             text=str(state["text"]),
             at=float(str(state["at"])),
         )
+        self.seen.add(event.job)
         if self._last.get(path) != event.at:
             self._last[path] = event.at
             self._emit(event)

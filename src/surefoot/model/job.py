@@ -52,6 +52,16 @@ class ExpectedExit(Record):
 
     exit_code: int | None = 0
     signal: int | None = None
+    state: JobState | None = None
+    """A state in which the job is to end by another's hand (TIMEOUT, CANCELLED): then no rank may end with 0,
+    and `exit_code` and `signal` say nothing."""
+
+    @property
+    def final_state(self) -> JobState:
+        """The state in which a job that ended like this is."""
+        if self.state is not None:
+            return self.state
+        return JobState.COMPLETED if (self.exit_code, self.signal) == (0, None) else JobState.FAILED
 
 
 class JobSpec(Record):

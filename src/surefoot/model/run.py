@@ -55,6 +55,10 @@ class CommandStep(Record):
     argv: tuple[str, ...]
     env: dict[str, str] = {}
     timeout_s: float = 60
+    stdin: str = ""
+    """What it reads: a program for an interpreter there, before anything has been pushed."""
+    here: bool = False
+    """On the machine that climbs, whatever the connection: what an answer from there is compared with."""
 
 
 class PushStep(Record):
@@ -72,6 +76,8 @@ class JobsStep(Record):
 
     kind: Literal["jobs"] = "jobs"
     jobs: tuple[JobSpec, ...]
+    cancel: tuple[str, ...] = ()
+    """Names of jobs that are cancelled as soon as their rank 0 shows progress."""
 
 
 Step = CommandStep | PushStep | JobsStep

@@ -1,7 +1,9 @@
-"""What the machine behind the connection says of itself. One JSON document on stdout.
+"""What the machine behind the connection says of itself, and its Slurm of itself. One JSON document on stdout.
 
-``python -m surefoot.node.runner '{"nonce": …, "root": …}'``. Standard library only. It reports
-raw values; whether they are good enough is judged elsewhere.
+``python3 - '{"nonce": …, "root": …}' <runner.py``: it runs where nothing has been pushed yet, so it
+is one file and uses the standard library alone. It reports raw values; whether they are good enough
+is judged elsewhere. With ``"commands": {NAME: ARGV}`` it runs those too, all at once, and with
+``"nodes": NAME`` it knocks at the slurmd of every node in the output of that command.
 """
 
 from __future__ import annotations
@@ -10,14 +12,47 @@ import getpass
 import json
 import os
 import platform
+import re
+import shutil
 import socket
+import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import surefoot
-from surefoot.files import write_atomic
+COMMAND_S = 25.0
+"""One command's longest; Slurm's own patience with its controller is 10 s and more."""
+KNOCK_S = 3.0
+SLURMD_PORT = 6818
+
+
+def first_text(path: str) -> str:
+    """A file's first line; empty where it cannot be read."""
+    try:
+        return Path(path).read_text().strip().split("\n")[0]
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def user() -> str:
+    """The login name; the number of a user without one."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
+def surefoot_version() -> str | None:
+    """Of the surefoot that is installed there; None where there is none, as on a host that nothing was pushed to."""
+    try:
+        import surefoot
+    except ImportError:
+        return None
+    return str(surefoot.__version__)
 
 
 def probe_root(root: Path, nonce: str) -> dict[str, Any]:
@@ -28,7 +63,12 @@ def probe_root(root: Path, nonce: str) -> dict[str, Any]:
     file = root / f".surefoot-runner-{nonce}"
     try:
         root.mkdir(parents=True, exist_ok=True)
-        write_atomic(file, f"{nonce}\n")
+        handle, temporary = tempfile.mkstemp(dir=root, prefix=f"{file.name}.")
+        with os.fdopen(handle, "w") as stream:
+            stream.write(f"{nonce}\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(temporary).replace(file)
         read = file.read_text()
         file.unlink()
     except OSError as error:
@@ -36,18 +76,88 @@ def probe_root(root: Path, nonce: str) -> dict[str, Any]:
     return {"path": str(root), "read": read, "error": ""}
 
 
+def answer(argv: list[str], *, stdin: str = "") -> dict[str, Any]:
+    """One command, how it ended and what it printed, line by line. `error`: why it could not be run to its end."""
+    said: dict[str, Any] = {"argv": argv, "exit_code": None, "stdout": [], "stderr": [], "error": ""}
+    said["started_at"] = time.time()
+    environment = {**os.environ, "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C.UTF-8"}
+    try:
+        done = subprocess.run(
+            argv, input=stdin.encode(), capture_output=True, timeout=COMMAND_S, check=False, env=environment
+        )
+    except FileNotFoundError:
+        said["error"] = f"{argv[0]}: not found"
+    except OSError as error:
+        said["error"] = f"{argv[0]}: {error.strerror or error}"
+    except subprocess.TimeoutExpired:
+        said["error"] = f"{argv[0]}: no answer within {COMMAND_S:g} s"
+    else:
+        said["exit_code"] = done.returncode
+        said["stdout"] = done.stdout.decode(errors="replace").splitlines()
+        said["stderr"] = done.stderr.decode(errors="replace").splitlines()
+    said["ended_at"] = time.time()
+    return said
+
+
+def knock(address: str, port: int) -> str:
+    """Whether something listens there: empty, or why not."""
+    try:
+        socket.create_connection((address, port), KNOCK_S).close()
+    except OSError as error:
+        return str(error.strerror or error)
+    return ""
+
+
+def knock_at_nodes(rows: list[str], port: int) -> list[dict[str, Any]]:
+    """One row for each ``NodeName=… NodeAddr=…`` line of ``scontrol show node``; `error` is empty where slurmd listens."""
+    found = []
+    for row in rows:
+        values = dict(re.findall(r"(?:^|\s)(NodeName|NodeAddr|Port)=(\S+)", row))
+        if "NodeName" in values:
+            address = values.get("NodeAddr", values["NodeName"])
+            found.append({"node": values["NodeName"], "address": address, "port": int(values.get("Port", port))})
+    with ThreadPoolExecutor(64) as pool:
+        errors = pool.map(lambda row: knock(row["address"], row["port"]), found)
+        return [{**row, "error": error} for row, error in zip(found, errors, strict=True)]
+
+
+def slurmd_port(rows: list[str]) -> int:
+    """From ``scontrol show config``; Slurm's default where it doesn't say."""
+    for row in rows:
+        match = re.match(r"SlurmdPort\s*=\s*(\d+)\s*$", row)
+        if match:
+            return int(match.group(1))
+    return SLURMD_PORT
+
+
+def ask(commands: Mapping[str, list[str]]) -> dict[str, dict[str, Any]]:
+    """Every command's answer, all run at once."""
+    with ThreadPoolExecutor(max(1, len(commands))) as pool:
+        return dict(zip(commands, pool.map(answer, commands.values()), strict=True))
+
+
 def account(asked: dict[str, Any]) -> dict[str, Any]:
-    """Everything that the runner rung judges, for ``asked = {"nonce": …, "root": …}``."""
+    """Everything that the runner rung judges."""
+    answers = ask(asked.get("commands", {}))
+    listed = answers.get(asked.get("nodes", ""), {}).get("stdout", [])
+    port = slurmd_port(answers.get("config", {}).get("stdout", []))
     return {
         "nonce": asked["nonce"],
         "host": socket.gethostname(),
-        "user": getpass.getuser(),
+        "machine_id": first_text("/etc/machine-id"),
+        "boot_id": first_text("/proc/sys/kernel/random/boot_id"),
+        "user": user(),
         "pid": os.getpid(),
+        "ssh_connection": os.environ.get("SSH_CONNECTION", ""),
+        "terminal": sys.stdin.isatty() or sys.stdout.isatty(),
         "python": platform.python_version(),
         "executable": sys.executable,
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "surefoot": surefoot.__version__,
+        "surefoot": surefoot_version(),
         "root": probe_root(Path(asked["root"]), asked["nonce"]),
+        "programs": {name: shutil.which(name) for name in asked.get("programs", [])},
+        "answers": answers,
+        "slurmds": knock_at_nodes(listed, port),
         "clock": time.time(),
     }
 

@@ -11,6 +11,7 @@ from surefoot.model.check import Check, Evidence
 from surefoot.model.job import EndCause, ExpectedExit, JobDone, JobSpec, JobState, JobStatus, RankExit
 from surefoot.model.run import CommandStep, JobsStep
 from surefoot.model.status import ExitCode, Status
+from surefoot.scheduler.slurm.script import array_elements
 
 
 def ending_checks(evidence: EvidenceSet) -> list[Check]:
@@ -22,10 +23,24 @@ def ending_checks(evidence: EvidenceSet) -> list[Check]:
             checks.append(_guarded(f"command.{step.name}.ended", f"command {step.name!r} ended well", check, evidence))
         elif isinstance(step, JobsStep):
             for spec in step.jobs:
-                claim = f"all {spec.world_size} ranks of job {spec.name!r} ended with {_words(spec.expect)}"
-                check = partial(_job, evidence, spec, claim)
+                claim = _claim(spec)
+                check = partial(_kind_of_job(spec), evidence, spec, claim)
                 checks.append(_guarded(f"job.{spec.name}.ended", claim, check, evidence))
     return checks
+
+
+def _claim(spec: JobSpec) -> str:
+    if spec.expect.state is not None:
+        return f"job {spec.name!r} ended as {spec.expect.state}"
+    if spec.array:
+        return f"every element of the array {spec.name!r} ended with {_words(spec.expect)}"
+    return f"all {spec.world_size} ranks of job {spec.name!r} ended with {_words(spec.expect)}"
+
+
+def _kind_of_job(spec: JobSpec) -> Callable[[EvidenceSet, JobSpec, str], Check]:
+    if spec.expect.state is not None:
+        return _ended_by_another
+    return _array if spec.array else _job
 
 
 def _guarded(identifier: str, claim: str, check: Callable[[], Check], evidence: EvidenceSet) -> Check:
@@ -76,8 +91,7 @@ def _job(evidence: EvidenceSet, spec: JobSpec, claim: str) -> Check:
     if name not in evidence and told is not None:
         return _without_done(evidence, spec, claim, told)
     done = evidence.record(JobDone, name)
-    submitted = evidence.json(f"raw/{spec.name}/job.json")
-    identity = submitted.get("id") if isinstance(submitted, dict) else None
+    identity = _identity(evidence, spec)
     if (done.name, done.id) != (spec.name, identity):
         raise EvidenceError(f"is of job {done.name!r} ({done.id}), not {spec.name!r} ({identity})", file=name)
     if [rank.rank for rank in done.ranks] != list(range(spec.world_size)):
@@ -86,8 +100,7 @@ def _job(evidence: EvidenceSet, spec: JobSpec, claim: str) -> Check:
     for host in sorted({rank.host for rank in done.ranks}):
         evidence.blob(f"raw/{spec.name}/{spec.name}-{done.id}-{host}.out")  # what it printed was kept
     bad = [rank for rank in done.ranks if not _as_expected(rank, spec.expect)]
-    wanted_state = JobState.COMPLETED if spec.expect == ExpectedExit() else JobState.FAILED
-    passed = not bad and done.state is wanted_state
+    passed = not bad and done.state is spec.expect.final_state
     actual = _words(spec.expect) if passed else _unexpected(done, bad, told)
     refs = [evidence.ref(name, text=f"state {done.state}{', ' + done.reason if done.reason else ''}")]
     if not passed:
@@ -104,6 +117,73 @@ def _job(evidence: EvidenceSet, spec: JobSpec, claim: str) -> Check:
         evidence=tuple(refs),
         next_action="" if passed else _next_action(done, spec),
     )
+
+
+def _ended_by_another(evidence: EvidenceSet, spec: JobSpec, claim: str) -> Check:
+    """A job that a scheduler ends, not its ranks: its state, by the scheduler's word and the job's own.
+
+    Where it was killed before it could write ``done.json``, the scheduler's word is what there is.
+    """
+    name, wanted = f"raw/{spec.name}/done.json", spec.expect.final_state
+    told = _scheduler_word(evidence, spec)
+    if name not in evidence and told is not None and told.state is not wanted:
+        return _without_done(evidence, spec, claim, told)
+    words, refs, survived = [], [], ""
+    if told is not None:
+        words.append(told.state)
+        refs.append(evidence.ref(_status_file(spec), text=f"state {told.state}, {told.reason}"))
+    if told is None or name in evidence:
+        done = evidence.record(JobDone, name)
+        identity = _identity(evidence, spec)
+        if (done.name, done.id) != (spec.name, identity):
+            raise EvidenceError(f"is of job {done.name!r} ({done.id}), not {spec.name!r} ({identity})", file=name)
+        words.append(done.state)
+        refs.append(evidence.ref(name, text=f"state {done.state}, {done.reason}"))
+        survived = ", ".join(f"rank {rank.rank} on {rank.host}" for rank in done.ranks if rank.exit_code == 0)
+    passed = all(word is wanted for word in words) and not survived
+    unlike = f"the scheduler says {words[0]}, the job itself {words[-1]}" if len(set(words)) > 1 else words[0]
+    return Check(
+        id=f"job.{spec.name}.ended",
+        claim=claim,
+        status=Status.PASSED if passed else Status.FAILED,
+        expected=wanted,
+        actual=wanted if passed else f"{unlike}; {survived} ended with exit code 0" if survived else unlike,
+        evidence=tuple(refs),
+        next_action="" if passed else "compare `sacct -o JobID,State,ExitCode,Elapsed` with what was asked of the job",
+    )
+
+
+def _array(evidence: EvidenceSet, spec: JobSpec, claim: str) -> Check:
+    """Every element by its own ``done.json``: the scheduler's word for all of them hides which."""
+    elements, identity = array_elements(spec.array), _identity(evidence, spec)
+    refs, bad = [], []
+    for element in elements:
+        name = f"raw/{spec.name}/array-{element}/done.json"
+        done = evidence.record(JobDone, name)
+        if (done.name, done.id) != (spec.name, f"{identity}_{element}"):
+            problem = f"is of {done.name!r} ({done.id}), not element {element} of {spec.name!r} ({identity})"
+            raise EvidenceError(problem, file=name)
+        if [rank.rank for rank in done.ranks] != list(range(spec.world_size)):
+            raise EvidenceError(f"lists ranks {[rank.rank for rank in done.ranks]}", file=name)
+        refs.append(evidence.ref(name, text=f"element {element}: {done.state}"))
+        ranks = [rank for rank in done.ranks if not _as_expected(rank, spec.expect)]
+        if ranks or done.state is not spec.expect.final_state:
+            bad.append(f"element {element}: {_unexpected(done, ranks, None)}")
+    return Check(
+        id=f"job.{spec.name}.ended",
+        claim=claim,
+        status=Status.FAILED if bad else Status.PASSED,
+        expected=f"{len(elements)} × {_words(spec.expect)}",
+        actual="; ".join(bad[:4]) or f"{len(elements)} × {_words(spec.expect)}",
+        evidence=tuple(refs),
+        next_action="read the element's .out file below its array-N folder" if bad else "",
+    )
+
+
+def _identity(evidence: EvidenceSet, spec: JobSpec) -> str | None:
+    """The id that the scheduler gave the job."""
+    submitted = evidence.json(f"raw/{spec.name}/job.json")
+    return submitted.get("id") if isinstance(submitted, dict) else None
 
 
 def _status_file(spec: JobSpec) -> str:
@@ -144,7 +224,9 @@ def _by_cause(cause: EndCause | None) -> Status | None:
 
 
 _CAUSE_ACTION: dict[EndCause | None, str] = {
-    EndCause.NODE: "see `sinfo -R` and `scontrol show node`, bring the node back or take it out, then resume the run",
+    EndCause.NODE: "see `sinfo -R` and `scontrol show node`, bring the node back or take it out, then resume the run. "
+    "One that is up and yet does not respond has a dead slurmd, another munge key or another time: on it, "
+    "`systemctl status slurmd`, `date`, and `munge -n | ssh NODE unmunge` from the head",
     EndCause.LAUNCH: "see slurmd's log on that node; check the shared root and the interpreter there, then resume the run",
     EndCause.MEMORY: "ask for more memory, or for fewer ranks on a node, in the ladder",
     EndCause.TIME: "see what it was doing in its .out file; raise the rung's time_limit_s if it needs longer",

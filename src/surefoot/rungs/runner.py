@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import Field
 
 import surefoot
+from surefoot.errors import EvidenceError
 from surefoot.evidence import parse_json, parse_record
 from surefoot.model.base import Record
 from surefoot.model.check import Check
+from surefoot.model.cluster import Cluster
 from surefoot.model.ladder import Runner as RunnerSpec
 from surefoot.model.run import CommandStep, Judgement
+from surefoot.node import runner as program
 from surefoot.rungs.base import Asked, PlanContext, Rung, View
 from surefoot.rungs.judging import decide
+from surefoot.rungs.runner_slurm import COMMANDS, PROGRAMS, Slurmd, slurm_checks
+from surefoot.rungs.slurm_view import Answer
 from surefoot.versions import at_least
 
 STDOUT = "raw/runner.stdout"
+HERE = "raw/here.stdout"
 OLDEST_PYTHON = "3.11"
 LONGEST_S = 60.0
 """The command's own limit; one that took longer tells nothing about the clock."""
 CLOCK_TOLERANCE_S = 5.0
 """How far the remote clock may stand outside the command's own start and end."""
+_WHO_AM_I = "uname -n; cat /etc/machine-id 2>/dev/null || echo; cat /proc/sys/kernel/random/boot_id 2>/dev/null || echo"
 
 
 class Root(Record):
@@ -38,13 +48,23 @@ class Account(Record):
 
     nonce: str
     host: str = Field(min_length=1)
+    machine_id: str
+    """systemd's id of the installation; empty where there is none."""
+    boot_id: str
+    """The kernel's id of this boot; empty where there is none."""
     user: str = Field(min_length=1)
     pid: int = Field(ge=1)
+    ssh_connection: str
+    """What sshd sets: both ends of the link. Empty where the command came another way."""
+    terminal: bool
     python: str
     executable: str = Field(min_length=1)
     system: str = Field(min_length=1)
-    surefoot: str
+    surefoot: str | None
     root: Root
+    programs: dict[str, str | None]
+    answers: dict[str, Answer]
+    slurmds: tuple[Slurmd, ...]
     clock: float = Field(gt=0)
 
 
@@ -58,11 +78,36 @@ class Ending(Record):
     ended_at: float
 
 
-class Facts(Record):
-    """The account and the command that gave it."""
+@dataclass(frozen=True)
+class Here:
+    """The machine that climbs."""
+
+    host: str
+    machine_id: str
+    boot_id: str
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The account, the command that gave it, and over ssh who asked."""
 
     account: Account
     ending: Ending
+    here: Here | None
+
+
+@cache
+def _source() -> str:
+    """The program's text: over ssh it travels with the command, for nothing has been pushed yet."""
+    return Path(program.__file__).read_text(encoding="utf-8")
+
+
+def _over_ssh(cluster: Cluster) -> bool:
+    return cluster.connection.kind == "ssh"
+
+
+def _on_slurm(cluster: Cluster) -> bool:
+    return cluster.scheduler.kind == "slurm"
 
 
 class Runner(Rung[RunnerSpec, Facts]):
@@ -70,16 +115,29 @@ class Runner(Rung[RunnerSpec, Facts]):
 
     name: ClassVar[str] = "runner"
     title: ClassVar[str] = "Runner"
-    proves: ClassVar[str] = "Commands run on the declared machine and can write below the shared root."
+    proves: ClassVar[str] = (
+        "Commands run on the declared machine and can write below the shared root; where there is a Slurm, it answers."
+    )
     uses: ClassVar[tuple[str, ...]] = ("cluster", "package")
 
     def plan(self, context: PlanContext[RunnerSpec]) -> Asked:
-        root = str(context.root.root)
-        asked = json.dumps({"nonce": context.nonce, "root": root})
-        argv = (context.python, "-m", "surefoot.node.runner", asked)
-        step = CommandStep(name="runner", argv=argv, timeout_s=min(LONGEST_S, context.spec.time_limit_s))
+        cluster, root = context.cluster, str(context.root.root)
+        asked: dict[str, Any] = {"nonce": context.nonce, "root": root}
+        if _on_slurm(cluster):
+            asked |= {"programs": list(PROGRAMS), "commands": COMMANDS, "nodes": "nodes"}
+        limit = min(LONGEST_S, context.spec.time_limit_s)
+        text = json.dumps(asked)
+        steps: tuple[CommandStep, ...]
+        if _over_ssh(cluster):
+            steps = (
+                CommandStep(name="here", argv=("sh", "-c", _WHO_AM_I), timeout_s=limit, here=True),
+                CommandStep(name="runner", argv=(context.python, "-", text), timeout_s=limit, stdin=_source()),
+            )
+        else:
+            local = (context.python, "-m", "surefoot.node.runner", text)
+            steps = (CommandStep(name="runner", argv=local, timeout_s=limit),)
         expect: dict[str, Any] = {"nonce": context.nonce, "root": root, "surefoot": surefoot.__version__}
-        return Asked(steps=(step,), expect={**expect, "python": context.cluster.software.python or OLDEST_PYTHON})
+        return Asked(steps=steps, expect={**expect, "python": cluster.software.python or OLDEST_PYTHON})
 
     def read(self, view: View) -> Facts:
         data = parse_json(view.evidence.blob(STDOUT).text(), file=STDOUT)
@@ -87,17 +145,60 @@ class Runner(Rung[RunnerSpec, Facts]):
         return Facts(
             account=parse_record(Account, data, file=STDOUT),
             ending=view.evidence.record(Ending, "raw/runner.exit.json"),
+            here=_here(view) if _over_ssh(view.inputs.cluster) else None,
         )
 
     def judge(self, facts: Facts, view: View) -> Judgement:
-        account = facts.account
-        checks = [check(account, view) for check in (_nonce, _python, _version, _root)]
+        account, cluster = facts.account, view.inputs.cluster
+        checks = [check(account, view) for check in (_nonce, _python, _root)]
         checks.append(_clock(facts, view))
-        return Judgement(
-            checks=tuple(checks),
-            summary=f"{account.user}@{account.host}, Python {account.python}",
-            details={"account": account.canonical()},
-        )
+        checks.append(_right_host(facts.here, account, view) if facts.here else _version(account, view))
+        summary = f"{account.user}@{account.host}, Python {account.python}"
+        if _on_slurm(cluster):
+            found, words = slurm_checks(account.programs, account.answers, account.slurmds, view, STDOUT)
+            checks += found
+            summary += f"; {words}"
+        details = account.model_copy(update={"answers": {}, "slurmds": ()})
+        return Judgement(checks=tuple(checks), summary=summary, details={"account": details.canonical()})
+
+
+def _here(view: View) -> Here:
+    """Three lines: host, machine id, boot id; an id that a system does not have is an empty line."""
+    rows = view.evidence.blob(HERE).text().split("\n")
+    if len(rows) != 4 or rows[3] or not rows[0]:
+        raise EvidenceError("wants three lines: host, machine id, boot id", file=HERE, text=rows[0][:100])
+    return Here(*(row.strip() for row in rows[:3]))
+
+
+def _right_host(here: Here, account: Account, view: View) -> Check:
+    """Another machine than this one, reached by ssh and without a terminal.
+
+    Containers of one kernel share its boot id, copies of one image their machine id: it is this
+    machine only where all that is known of both is equal.
+    """
+    declared = getattr(view.inputs.cluster.connection, "host", "")
+    pairs = [(here.machine_id, account.machine_id), (here.boot_id, account.boot_id), (here.host, account.host)]
+    this = all(mine == theirs for mine, theirs in pairs if mine and theirs)
+    problems = []
+    if this:
+        problems.append(f"{account.host} is the machine that climbs (machine id {account.machine_id or 'unknown'})")
+    if not account.ssh_connection:
+        problems.append("no sshd started the command (SSH_CONNECTION is not set)")
+    if account.terminal:
+        problems.append("the command was given a terminal")
+    ways = account.ssh_connection.split()
+    way = f", port {ways[3]} of {ways[2]}" if len(ways) == 4 else ""
+    return decide(
+        "runner.host",
+        f"ssh host {declared!r} is another machine than this one, and runs commands without asking anything",
+        not problems,
+        expected=f"not {here.host}",
+        actual="; ".join(problems) or f"{account.user}@{account.host}{way}",
+        evidence=(view.evidence.ref(STDOUT, text=f"host {account.host}"), view.evidence.ref(HERE, text=here.host)),
+        derivation="host name, machine id and boot id of both; SSH_CONNECTION as sshd sets it",
+        next_action=f"`ssh -G {declared}` shows where the name leads; on the login host itself, "
+        "write `connection: {kind: local}`",
+    )
 
 
 def _nonce(account: Account, view: View) -> Check:

@@ -152,7 +152,7 @@ def partitions(stdout: str) -> list[Partition]:
 def pairs(line: str) -> dict[str, str]:
     """``Key=value Key=value with blanks …`` of one scontrol line."""
     matches = list(_PAIR.finditer(line))
-    ends = [match.start() for match in matches[1:]] + [len(line)]
+    ends = [match.start() for match in matches[1:]] + [len(line)] * bool(matches)
     return {match.group(1): line[match.end() : end].strip() for match, end in zip(matches, ends, strict=True)}
 
 

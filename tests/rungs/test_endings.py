@@ -1,0 +1,113 @@
+"""Jobs that a scheduler ends, and arrays: how they ended, judged by each word there is."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from rungs_harness import NONCE, RUN
+from surefoot.evidence import Blob, EvidenceSet
+from surefoot.model.check import Check
+from surefoot.model.job import ExpectedExit, Job, JobDone, JobSpec, JobState, JobStatus, RankExit
+from surefoot.model.run import JobsStep, Plan
+from surefoot.model.status import Status
+from surefoot.rungs.endings import ending_checks
+
+SPEC = JobSpec(name="j", argv=("x",), folder="/f")
+ENDED = {
+    "cancelled": (SPEC.model_copy(update={"expect": ExpectedExit(state=JobState.CANCELLED)}), JobState.CANCELLED),
+    "limit": (SPEC.model_copy(update={"expect": ExpectedExit(state=JobState.TIMEOUT)}), JobState.TIMEOUT),
+}
+ARRAY = SPEC.model_copy(update={"array": "0-2"})
+
+
+def done(state: JobState, *, identifier: str = "7", **rank: Any) -> dict[str, Any]:
+    ranks = (RankExit(rank=0, host="n1", **(rank or {"signal": 15})),)
+    return JobDone(id=identifier, name="j", state=state, started_at=1, ended_at=2, ranks=ranks).canonical()
+
+
+def word(state: JobState) -> dict[str, Any]:
+    return JobStatus(state=state, reason="so it is").canonical()
+
+
+def ended(spec: JobSpec, files: dict[str, Any]) -> Check:
+    plan = Plan(run_id=RUN, rung="r", attempt=1, nonce=NONCE, steps=(JobsStep(jobs=(spec,)),))
+    content = {"raw/j/job.json": Job(id="7", spec=spec, submitted_at=1).canonical(), **files}
+    blobs = {name: Blob(name=name, data=json.dumps(data).encode()) for name, data in content.items()}
+    (check,) = ending_checks(EvidenceSet(plan=plan, files=blobs))
+    return check
+
+
+@pytest.mark.parametrize("case", ENDED)
+def test_a_job_that_ended_as_it_was_to_be_ended_passes(case: str) -> None:
+    spec, state = ENDED[case]
+    for files in (
+        {"raw/j/done.json": done(state), "raw/j.status.json": word(state)},
+        {"raw/j/done.json": done(state)},
+        {"raw/j.status.json": word(state)},  # killed before it could write
+    ):
+        check = ended(spec, files)
+        assert (check.status, check.actual) == (Status.PASSED, state)
+        assert check.evidence
+
+
+@pytest.mark.parametrize("case", ENDED)
+@pytest.mark.parametrize("other", [JobState.COMPLETED, JobState.FAILED])
+def test_a_job_that_ended_otherwise_fails_by_either_word(case: str, other: JobState) -> None:
+    spec, state = ENDED[case]
+    for mine, told in ((other, other), (other, state), (state, other)):
+        check = ended(spec, {"raw/j/done.json": done(mine), "raw/j.status.json": word(told)})
+        assert check.status is Status.FAILED
+        assert str(other) in str(check.actual)
+        assert check.next_action
+
+
+@pytest.mark.parametrize("case", ENDED)
+def test_a_rank_that_ended_by_itself_was_not_ended(case: str) -> None:
+    spec, state = ENDED[case]
+    check = ended(spec, {"raw/j/done.json": done(state, exit_code=0)})
+    assert check.status is Status.FAILED
+    assert "rank 0 on n1 ended with exit code 0" in str(check.actual)
+
+
+def test_without_any_word_and_with_another_jobs_nothing_is_proved() -> None:
+    spec, state = ENDED["cancelled"]
+    assert ended(spec, {}).status is Status.INCONCLUSIVE
+    assert ended(spec, {"raw/j/done.json": done(state, identifier="8")}).status is Status.INCONCLUSIVE
+
+
+def elements(**changes: Any) -> dict[str, Any]:
+    """Three elements that completed; element 1 changed."""
+    found = {}
+    for number in range(3):
+        content = done(JobState.COMPLETED, identifier=f"7_{number}", exit_code=0)
+        found[f"raw/j/array-{number}/done.json"] = {**content, **(changes if number == 1 else {})}
+    return found
+
+
+def test_an_array_passes_when_every_element_tells_its_own_end() -> None:
+    check = ended(ARRAY, elements())
+    assert check.status is Status.PASSED
+    assert len(check.evidence) == 3
+
+
+def test_an_element_that_failed_is_named() -> None:
+    failed = {"state": "FAILED", "ranks": [{"rank": 0, "host": "n2", "exit_code": 3, "signal": None}]}
+    check = ended(ARRAY, elements(**failed))
+    assert check.status is Status.FAILED
+    assert "element 1: FAILED: rank 0 on n2: exit code 3" in str(check.actual)
+
+
+@pytest.mark.parametrize("change", [{"id": "7_2"}, {"id": "7"}, {"name": "k"}, {"ranks": []}])
+def test_an_element_that_is_another_proves_nothing(change: dict[str, Any]) -> None:
+    assert ended(ARRAY, elements(**change)).status is Status.INCONCLUSIVE
+
+
+def test_an_element_that_told_nothing_proves_nothing() -> None:
+    files = elements()
+    del files["raw/j/array-2/done.json"]
+    check = ended(ARRAY, files)
+    assert check.status is Status.INCONCLUSIVE
+    assert "array-2" in str(check.actual)
