@@ -9,7 +9,7 @@ import pytest
 
 from surefoot.model.job import EndCause, JobSpec, JobState, JobStatus
 from surefoot.scheduler.slurm.parse import NodeRow, Partition
-from surefoot.scheduler.slurm.pending import NEVER, WORDS, PendingPolicy, explain, never_runs, overdue
+from surefoot.scheduler.slurm.pending import NEVER, WORDS, PendingPolicy, explain, never_runs, overdue, stranded
 from surefoot.scheduler.slurm.retry import retry
 
 SPEC = JobSpec(name="j", argv=("x",), folder="/f", nodes=4, ranks_per_node=2)
@@ -112,3 +112,19 @@ def test_nothing_else_is_tried_again(cause: EndCause | None) -> None:
 
 def test_a_job_that_asked_for_the_bad_node_is_not_moved_off_it() -> None:
     assert retry(SPEC.model_copy(update={"hosts": "n[1-4]"}), ended(EndCause.NODE), 1, "n3") is None
+
+
+def test_a_waiting_job_is_stranded_where_too_few_of_the_nodes_that_fit_take_jobs() -> None:
+    nodes = [replace(NODES[0], state="down", reason="Not responding"), *NODES[1:]]
+    out, why = stranded(SPEC, "", nodes)
+    assert out == "n1"
+    assert why == "it wants 4 nodes, and 3 of the 4 that fit take jobs: n1 is down (Not responding)"
+    asked = SPEC.model_copy(update={"hosts": "n[1-2]", "nodes": 2})
+    assert stranded(asked, "gpu", nodes)[0] == "n1"
+
+
+def test_a_job_that_waits_for_others_is_not_stranded() -> None:
+    nodes = [replace(NODES[0], state="down"), *NODES[1:]]
+    assert stranded(SPEC.model_copy(update={"nodes": 3}), "", nodes) == ("", "")
+    assert stranded(SPEC, "", [replace(node, state="allocated") for node in NODES]) == ("", "")
+    assert stranded(SPEC.model_copy(update={"exclude_hosts": "n1", "nodes": 3}), "", nodes) == ("", "")

@@ -178,6 +178,7 @@ class Job:
     """The batch script's life: srun, its time limit, the signals that Slurm sends, and done.json."""
 
     def __init__(self, folder: Path, command: list[str]) -> None:
+        self.root = folder
         self.folder = evidence_folder(folder)
         self.spec = read_json(folder / "spec.json")
         self.command = command
@@ -191,6 +192,9 @@ class Job:
     def run(self) -> int:
         """The exit code of the batch script."""
         self.folder.mkdir(exist_ok=True)
+        if self.folder != self.root:  # an element of an array: its ranks look for their request here
+            with contextlib.suppress(FileNotFoundError):
+                write_json(self.folder / "request.json", read_json(self.root / "request.json"))
         with contextlib.suppress(FileNotFoundError):
             (self.folder / "done.json").unlink()  # of an earlier life
         here = {"id": job_id(), "host": socket.gethostname(), "at": self.started_at, "life": life()}

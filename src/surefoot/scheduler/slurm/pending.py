@@ -136,6 +136,26 @@ def never_runs(spec: JobSpec, partition: str, nodes: Sequence[NodeRow], partitio
     return problems
 
 
+def stranded(spec: JobSpec, partition: str, nodes: Sequence[NodeRow]) -> tuple[str, str]:
+    """(Hostlist of the nodes that are out, why the job can't start without them); both empty when it may start.
+
+    Too few of the nodes that fit take jobs at all: that is no queue, and time alone does not mend it.
+    Asked of a job that waits; `partition` as in `never_runs`.
+    """
+    name = partition or next((node.partition for node in nodes if node.default), "")
+    excluded, asked = set(expand(spec.exclude_hosts)), set(expand(spec.hosts))
+    pool = [node for node in nodes if node.partition in name.split(",") and (not asked or node.name in asked)]
+    fit = {node.name: node for node in pool if node.name not in excluded and not _lacks(spec, node)}
+    out = [node for node in fit.values() if not node.usable]
+    if not out or len(fit) - len(out) >= spec.nodes:
+        return "", ""
+    why = "; ".join(f"{node.name} is {node.state}{f' ({node.reason})' if node.reason else ''}" for node in out[:4])
+    more = f" and {len(out) - 4} more" if len(out) > 4 else ""
+    return compress(node.name for node in out), (
+        f"it wants {spec.nodes} nodes, and {len(fit) - len(out)} of the {len(fit)} that fit take jobs: {why}{more}"
+    )
+
+
 def _beyond_limits(spec: JobSpec, name: str, partitions: Sequence[Partition]) -> list[str]:
     problems = []
     for part in partitions:

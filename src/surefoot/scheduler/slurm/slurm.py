@@ -20,7 +20,7 @@ from surefoot.scheduler.base import Retried
 from surefoot.scheduler.slurm import commands, parse
 from surefoot.scheduler.slurm.hostlist import compress, expand
 from surefoot.scheduler.slurm.parse import NodeRow, Partition
-from surefoot.scheduler.slurm.pending import explain, never_runs
+from surefoot.scheduler.slurm.pending import explain, never_runs, stranded
 from surefoot.scheduler.slurm.retry import Retry, retry
 from surefoot.scheduler.slurm.script import LAUNCHER, SCRIPT, Site, array_elements, batch_script
 from surefoot.scheduler.slurm.states import FINAL, AccountingRow, QueueRow, Witnesses, combine, reconcile
@@ -33,6 +33,9 @@ _GROWTH = 1.3
 _FILES_S = 1.2
 """Between two looks for done.json: a question to the storage, not to the controller."""
 _INVENTORY_S = 60.0
+STRANDED_S = 30.0
+"""A job that too few nodes are up for is given up after this: a slurmd that is restarted is back sooner."""
+_LOOK_AGAIN_S = 10.0
 _CANCEL_WAIT_S = 15.0
 _BUSY = ("Socket timed out", "Unable to contact slurm controller", "Connection refused", "Resource temporarily", "Zero Bytes", "try again", "Transport endpoint", "Connection timed out", "Slurm temporarily")  # fmt: skip
 _NOT_KNOWN = "Invalid job id specified"
@@ -47,6 +50,8 @@ class _Tracked:
     status: JobStatus = field(default_factory=lambda: JobStatus(state=JobState.PENDING))
     last: dict[str, JobStatus] = field(default_factory=dict)
     silent_since: dict[str, float] = field(default_factory=dict)
+    pending_since: float | None = None
+    stranded_since: float | None = None
 
     def done_file(self, element: str) -> Path:
         folder = Path(self.job.spec.folder)
@@ -240,10 +245,10 @@ class SlurmScheduler:
         spec = spec.model_copy(update={"exclude_hosts": excluding})
         return never_runs(spec, spec.partition or site.partition, nodes, partitions) if nodes else []
 
-    def inventory(self) -> tuple[list[NodeRow], list[Partition]]:
-        """Nodes and partitions, at most a minute old. Raises SchedulerError."""
+    def inventory(self, oldest_s: float = _INVENTORY_S) -> tuple[list[NodeRow], list[Partition]]:
+        """Nodes and partitions, at most so old. Raises SchedulerError."""
         with self._lock:
-            if self._inventory is None or self._clock() - self._inventory[0] > _INVENTORY_S:
+            if self._inventory is None or self._clock() - self._inventory[0] > oldest_s:
                 nodes = parse.nodes(self._output(commands.sinfo()))
                 partitions = parse.partitions(self._output(commands.show_partitions()))
                 self._inventory = (self._clock(), nodes, partitions)
@@ -299,7 +304,38 @@ class SlurmScheduler:
                 else:
                     t.silent_since.setdefault(element, now)
             self._settle(t, element, _Heard(queue is not None, rows, accounting), done.get(element))
+        if queue is not None:
+            for t in {id(t): t for t, _ in wanted}.values():
+                self._give_up_stranded(t)
         self._after_asking(wanted, rows)
+
+    def _give_up_stranded(self, t: _Tracked) -> None:
+        """A job that waits, and for which too few nodes are up, is cancelled: its state says which and why.
+
+        Slurm puts a job back into the queue when a node fails while it starts, `--no-requeue` or not,
+        and would let it wait there for ever.
+        """
+        now = self._clock()
+        if t.status.state is not JobState.PENDING:
+            t.pending_since = t.stranded_since = None
+            return
+        t.pending_since = t.pending_since or now
+        if now - t.pending_since < _LOOK_AGAIN_S:
+            return
+        try:
+            nodes, _ = self.inventory(_LOOK_AGAIN_S)
+        except SchedulerError:
+            return
+        out, why = stranded(t.job.spec, t.job.spec.partition or self._site.partition, nodes)
+        if not out:
+            t.stranded_since = None
+            return
+        t.stranded_since = t.stranded_since or now
+        if now - t.stranded_since >= STRANDED_S:
+            self._cancel_ids([t.job.id])
+            reason = f"{why}; cancelled after it had waited {now - t.pending_since:.0f} s"
+            t.status = JobStatus(state=JobState.CANCELLED, reason=reason, cause=EndCause.NODE, nodes=out)
+            t.last = dict.fromkeys(t.elements, t.status)
 
     def _look(self, wanted: list[tuple[_Tracked, str]]) -> None:
         """Only whether what runs has left a done.json: where it has, Slurm is asked now and not later."""
