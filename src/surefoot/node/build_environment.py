@@ -258,11 +258,11 @@ def _build(order: Order, key: str, folder: Path, tell: Tell) -> dict[str, Any]:
         flush(builder.venv)
     except (OSError, StorageError) as error:
         raise BuildError("settling it", f"{type(error).__name__}: {error}") from error
-    if move_in(builder.venv, place, folder / "aside"):
+    if move_in(builder.venv, place, folder / "aside", lambda: ready(order, key) is not None):
         return account
     found = ready(order, key)
     if found is None:
-        raise BuildError("moving it into place", f"{place} is of another lock", advice=f"remove {place}")
+        raise BuildError("moving it into place", f"{place} was taken away meanwhile")
     return found
 
 

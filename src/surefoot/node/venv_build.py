@@ -107,25 +107,25 @@ class Builder:
     def pip(self, log: IO[str]) -> list[str]:
         """Command of a pip that is no part of the environment."""
         base = self.source.base
-        if self.works(base, "-c", "import ensurepip"):
+        own = [base, "-m", "pip"]
+        if self.works([*own, "--python", str(self.venv / "bin" / "python"), "--version"]):  # from pip 22.3 on
+            return own
+        if self.works([base, "-c", "import ensurepip"]):
             tools = self.folder / "tools"
             self.run(log, "python -m venv (for pip)", [base, "-m", "venv", str(tools)])
             return [str(tools / "bin" / "python"), "-m", "pip"]
-        if self.works(base, "-m", "pip", "--version"):
-            return [base, "-m", "pip"]
         advice = "install pip or ensurepip for it there (Debian, Ubuntu: apt-get install python3-venv)"
-        raise BuildError("finding pip", f"{base} has neither ensurepip nor pip", advice=advice)
+        raise BuildError("finding pip", f"{base} has neither ensurepip nor a pip that knows --python", advice=advice)
 
-    def works(self, *argv: str) -> bool:
-        return subprocess.run(argv, env=self.env(), capture_output=True, check=False).returncode == 0
+    def works(self, command: list[str]) -> bool:
+        return subprocess.run(command, env=self.env(), capture_output=True, check=False).returncode == 0
 
     def env(self) -> dict[str, str]:
         """As it is here, without what points Python or pip elsewhere. Large wheels are unpacked beside the target."""
-        held = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("PYTHON", "VIRTUAL_ENV")) and name not in _ELSEWHERE
-        }
+        dropped = ("PYTHON", "VIRTUAL_ENV", *(("PIP_",) if self.source.wheels else _ELSEWHERE))
+        held = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
+        if self.source.wheels:
+            held["PIP_CONFIG_FILE"] = os.devnull  # this folder and no other: a pip.conf may name more
         (self.folder / "tmp").mkdir(exist_ok=True)
         return {**held, "TMPDIR": str(self.folder / "tmp")}
 
@@ -195,19 +195,22 @@ def flush(folder: Path) -> None:
         subprocess.run(["sync", "-f", str(folder)], capture_output=True, timeout=300, check=False)
 
 
-def move_in(venv: Path, place: Path, aside: Path) -> bool:
+def move_in(venv: Path, place: Path, aside: Path, whole: Callable[[], bool]) -> bool:
     """Move a finished environment to its place; False where another stands there whole.
 
-    What stands there without ``ready.json`` was never finished, or was taken apart: it is moved to
-    `aside` and removed.
+    What stands there and is not `whole` was taken apart by somebody: it is moved to `aside` and removed.
+    Raises BuildError.
     """
-    for _ in range(2):
-        with contextlib.suppress(OSError):
+    for _ in range(3):
+        try:
             venv.rename(place)  # fails where `place` exists and is not empty
+        except OSError as error:
+            why = error
+        else:
             return True
-        if (place / "ready.json").is_file():
+        if whole():
             return False
         with contextlib.suppress(OSError):
             place.rename(aside)
         shutil.rmtree(aside, ignore_errors=True)
-    raise BuildError("moving it into place", f"{place} cannot be replaced", advice=f"remove {place}")
+    raise BuildError("moving it into place", f"{place}: {why.strerror or why}", advice=f"remove {place}")
