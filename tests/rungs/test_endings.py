@@ -10,7 +10,7 @@ import pytest
 from rungs_harness import NONCE, RUN
 from surefoot.evidence import Blob, EvidenceSet
 from surefoot.model.check import Check
-from surefoot.model.job import ExpectedExit, Job, JobDone, JobSpec, JobState, JobStatus, RankExit
+from surefoot.model.job import EndCause, ExpectedExit, Job, JobDone, JobSpec, JobState, JobStatus, RankExit
 from surefoot.model.run import JobsStep, Plan
 from surefoot.model.status import Status
 from surefoot.rungs.endings import ending_checks
@@ -76,6 +76,19 @@ def test_without_any_word_and_with_another_jobs_nothing_is_proved() -> None:
     spec, state = ENDED["cancelled"]
     assert ended(spec, {}).status is Status.INCONCLUSIVE
     assert ended(spec, {"raw/j/done.json": done(state, identifier="8")}).status is Status.INCONCLUSIVE
+
+
+def test_a_job_that_a_node_took_down_before_its_ranks_could_tell_is_the_machinerys_fault_and_names_it() -> None:
+    told = JobStatus(
+        state=JobState.FAILED, reason="a node failed: n2 is down (Not responding)", cause=EndCause.NODE, nodes="n[1-2]"
+    )
+    silent = {**done(JobState.CANCELLED), "ranks": []}
+    check = ended(SPEC, {"raw/j/done.json": silent, "raw/j.status.json": told.canonical()})
+    assert check.status is Status.ERROR
+    assert "n2 is down (Not responding)" in str(check.actual)
+    assert "munge" in check.next_action
+    completed = {**done(JobState.COMPLETED), "ranks": []}
+    assert ended(SPEC, {"raw/j/done.json": completed}).status is Status.INCONCLUSIVE
 
 
 def elements(**changes: Any) -> dict[str, Any]:

@@ -95,6 +95,8 @@ def _job(evidence: EvidenceSet, spec: JobSpec, claim: str) -> Check:
     if (done.name, done.id) != (spec.name, identity):
         raise EvidenceError(f"is of job {done.name!r} ({done.id}), not {spec.name!r} ({identity})", file=name)
     if [rank.rank for rank in done.ranks] != list(range(spec.world_size)):
+        if told is not None and _by_cause(told.cause) is not None and done.state is not JobState.COMPLETED:
+            return _without_done(evidence, spec, claim, told)  # it was ended before all of its ranks could tell
         problem = f"lists ranks {[rank.rank for rank in done.ranks]}, asked for were 0 to {spec.world_size - 1}"
         raise EvidenceError(problem, file=name)
     for host in sorted({rank.host for rank in done.ranks}):

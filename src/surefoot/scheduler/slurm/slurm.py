@@ -262,6 +262,19 @@ class SlurmScheduler:
         unusable = {node.name for node in nodes if not node.usable}
         return compress(host for host in expand(status.nodes) if host in unusable)
 
+    def _with_bad_nodes(self, status: JobStatus) -> JobStatus:
+        """The status with the nodes named that are out, of those that the job had. What cannot be found out stays."""
+        try:
+            nodes, _ = self.inventory(0)
+        except SchedulerError:
+            return status
+        had = set(expand(status.nodes))
+        out = {node.name: node for node in nodes if node.name in had and not node.usable}
+        if not out:
+            return status
+        named = "; ".join(f"{n.name} is {n.state}{f' ({n.reason})' if n.reason else ''}" for n in out.values())
+        return status.model_copy(update={"reason": f"{status.reason}: {named}"})
+
     # -- asking
 
     def poll(self, jobs: Sequence[Job]) -> Mapping[str, JobStatus]:
@@ -367,6 +380,8 @@ class SlurmScheduler:
             status = status.model_copy(update={"reason": explain(status.reason or "None", status.expected_start, now)})
         if element in self._damaged and heard.answered and not _active(row):
             status = JobStatus(state=JobState.LOST, reason=self._damaged[element], cause=EndCause.LOST)
+        if status.cause is EndCause.NODE:
+            status = self._with_bad_nodes(status)
         before = t.last.get(element)
         if before is None or before.state is not status.state:
             self._hurry()
