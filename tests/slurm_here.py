@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import time
 from collections.abc import Iterator
@@ -124,7 +125,8 @@ class SlurmHere:
         for number in range(1, self.nodes + 1):
             (self.folder / "spool" / f"n{number}").mkdir()
         for number in range(8):
-            (self.folder / "gpus" / f"gpu{number}").touch()  # Slurm wants that they exist, no more
+            # Device files with nothing behind them. Of plain files Slurm would not say which a job holds.
+            os.mknod(self.folder / "gpus" / f"gpu{number}", 0o600 | stat.S_IFCHR, os.makedev(195, number))
 
     def _munge(self) -> None:
         where = self.folder / "munge"
@@ -159,6 +161,8 @@ class SlurmHere:
             "SchedulerParameters=bf_interval=2,sched_min_interval=0,batch_sched_delay=0\n"
             f"{accounting}{nodes}PartitionName=gpu Nodes=ALL Default=YES\nPartitionName=short Nodes=n1 MaxTime=5\n"
         )
+        # What slurmd finds by itself on a machine with cgroup v2 alone wants systemd; this one does nothing.
+        (here / "etc/cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
         (here / "etc/gres.conf").write_text(
             f"NodeName=n[1-{self.nodes}] Name=gpu Type=h100 File={here}/gpus/gpu[0-7]\n"
         )

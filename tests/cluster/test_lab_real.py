@@ -233,6 +233,42 @@ def test_a_fault_is_not_put_on_a_host_twice(quick: Up) -> None:
     lab("mend", name=quick.name)
 
 
+# --- other machines -------------------------------------------------------------------------------
+
+CGROUP_V2_ALONE = """
+name=$1 tier=$2; shift 2
+umount -R /sys/fs/cgroup
+mount -t cgroup2 none /sys/fs/cgroup
+trap '"$@" down --purge --name $name' EXIT
+"$@" up --nodes 1 --tier $tier --name $name
+"$@" mend --json --name $name >&3
+"""
+"""In a mount namespace of its own: a lab as on a machine that has cgroup v2 and nothing else, whatever this one has."""
+
+
+@pytest.mark.parametrize("tier", list(Tier))
+def test_a_lab_works_where_there_is_cgroup_v2_alone(base: Held, tier: Tier) -> None:
+    name = base.lab("v")
+    inside = [
+        "unshare",
+        "--mount",
+        "--propagation",
+        "private",
+        "--",
+        "bash",
+        "-euc",
+        f"{{ {CGROUP_V2_ALONE} }} 3>&1 >&2",
+    ]
+    done = subprocess.run(
+        [*inside, "bash", name, tier, *COMMAND], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    proofs = json.loads(done.stdout)
+    assert len(proofs) >= 10
+    assert all(proof["holds"] for proof in proofs)
+    assert traces(name) == []
+
+
 # --- interrupted ----------------------------------------------------------------------------------
 
 

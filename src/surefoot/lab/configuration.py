@@ -19,6 +19,7 @@ ACCOUNT = "lab"
 SPOOL = "/var/lib/slurm/slurmd"
 SLURM_CONF = "/etc/slurm/slurm.conf"
 GRES_CONF = "/etc/slurm/gres.conf"
+CGROUP_CONF = "/etc/slurm/cgroup.conf"
 
 _SLURM_CONF = f"""\
 SlurmctldHost={HEAD}
@@ -98,6 +99,16 @@ def gres_conf(spec: LabSpec) -> str:
         return "# no GPUs\n"
     last = spec.gpus_per_node - 1
     return "".join(f"NodeName={name} Name=gpu Type={GPU_TYPE} File={_device(0, last)}\n" for name in spec.node_names)
+
+
+def cgroup_conf() -> str:
+    """cgroup.conf: no cgroup is touched.
+
+    The plugin for v1 does nothing until a job is to be constrained by cgroups. The one that slurmd
+    finds by itself on a machine with cgroup v2 alone wants systemd and a tree of its own, also where
+    nothing is constrained; without them slurmd does not start.
+    """
+    return "CgroupPlugin=cgroup/v1\n"
 
 
 def _device(first: int, last: int) -> str:

@@ -83,6 +83,7 @@ def host_files(spec: LabSpec, slot: int, host: str, secrets: Secrets, who: Ident
         HostFile("/etc/munge/munge.key", secrets.munge_key, mode=0o400, owner="munge"),
         HostFile(text.SLURM_CONF, text.slurm_conf(spec, slot)),
         HostFile(text.GRES_CONF, text.gres_conf(spec)),
+        HostFile(text.CGROUP_CONF, text.cgroup_conf()),
         HostFile(text.JWT_KEY, secrets.jwt_key, mode=0o600, owner="slurm"),
         HostFile(scripts.DEVICES, scripts.devices_script(0 if host == HEAD else spec.gpus_per_node), mode=0o755),
     ]
