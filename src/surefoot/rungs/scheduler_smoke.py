@@ -11,9 +11,12 @@ from surefoot.errors import EvidenceError
 from surefoot.model.check import Check
 from surefoot.model.job import ExpectedExit, JobDone, JobSpec
 from surefoot.model.ladder import SchedulerSmoke as SchedulerSpec
-from surefoot.model.run import JobsStep, Judgement
+from surefoot.model.run import JobsStep, Judgement, Step
 from surefoot.rungs.base import Asked, Layout, PlanContext, Rung, View, layout
 from surefoot.rungs.judging import RankData, Said, decide, said, shorten, summed_up
+from surefoot.rungs.scheduler_jobs import job_checks
+from surefoot.rungs.scheduler_site import site_checks
+from surefoot.rungs.scheduler_slurm import SlurmFacts, read_slurm, slurm_steps
 
 ECHO = "a b  \"c\" 'd' $HOME `e` é; "
 """Blanks, quotes, a dollar, a back-quote, an accent: what an unescaped batch script would break."""
@@ -64,11 +67,12 @@ class Printed:
 
 @dataclass(frozen=True)
 class Facts:
-    """Four jobs, read."""
+    """Four jobs, read; and what a Slurm site said."""
 
     endings: tuple[Ending, ...]
     ranks: tuple[Said[Placed], ...]
     printed: tuple[Printed, ...]
+    slurm: SlurmFacts | None
 
 
 class Scheduler(Rung[SchedulerSpec, Facts]):
@@ -90,7 +94,10 @@ class Scheduler(Rung[SchedulerSpec, Facts]):
             context.job("environment", "surefoot.node.environment", {}, where, env={"SUREFOOT_ECHO": echo}),
         )
         expect = {"world_size": where.world_size, "nodes": where.nodes, "echo": echo}
-        return Asked(steps=(JobsStep(jobs=tuple(jobs)),), expect=expect)
+        steps: tuple[Step, ...] = (JobsStep(jobs=tuple(jobs)),)
+        if context.cluster.scheduler.kind == "slurm":
+            steps = slurm_steps(context, jobs)
+        return Asked(steps=steps, expect=expect)
 
     def read(self, view: View) -> Facts:
         endings = []
@@ -99,7 +106,8 @@ class Scheduler(Rung[SchedulerSpec, Facts]):
             endings.append(Ending(name, said(view.evidence, name, Ended)[0], done))
         ranks = said(view.evidence, "environment", Placed)
         printed = tuple(_printed(name, view) for name in (*ENDINGS, "environment"))
-        return Facts(endings=tuple(endings), ranks=ranks, printed=printed)
+        slurm = read_slurm(view) if view.inputs.cluster.scheduler.kind == "slurm" else None
+        return Facts(endings=tuple(endings), ranks=ranks, printed=printed, slurm=slurm)
 
     def judge(self, facts: Facts, view: View) -> Judgement:
         environment = view.evidence.job("environment")
@@ -108,15 +116,20 @@ class Scheduler(Rung[SchedulerSpec, Facts]):
         checks += [_distinct_world(facts.ranks, view), _nodes(facts.ranks, environment, view)]
         checks.append(_rendezvous(facts.ranks, view))
         checks += [_output(printed, view) for printed in facts.printed]
+        if facts.slurm is not None:
+            checks += [*job_checks(facts.slurm, view), *site_checks(facts.slurm, view)]
         table = [
             {"rank": r.rank, "host": r.data.host, "pid": r.data.pid, "cpus": len(r.data.cpus), "cwd": r.data.cwd}
             for r in facts.ranks
         ]
         hosts = len({rank.data.host for rank in facts.ranks})
         placed = f"{len(facts.ranks)} ranks on {hosts} node{'s' if hosts > 1 else ''}"
+        told = "exit 0, 7 and signal 9 told apart"
+        if facts.slurm is not None:
+            told += f"; Slurm {facts.slurm.config['SLURM_VERSION']}, {len(facts.slurm.ranks)} nodes configured alike"
         return Judgement(
             checks=tuple(checks),
-            summary=summed_up(checks, f"{placed}; exit 0, 7 and signal 9 told apart", anyway=placed),
+            summary=summed_up(checks, f"{placed}; {told}", anyway=placed),
             details={"ranks": table},
         )
 

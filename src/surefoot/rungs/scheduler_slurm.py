@@ -1,0 +1,271 @@
+"""What the scheduler rung asks of a Slurm site beyond its ranks: steps, and the facts that come back.
+
+In four steps: the head says what it has and leaves it for the nodes; jobs end in every way there is;
+one rank on each node looks at its node; the head decodes what the nodes left.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import Field
+
+from surefoot.errors import EvidenceError
+from surefoot.evidence import EvidenceSet, RankReport, parse_json, parse_record
+from surefoot.model.base import Record
+from surefoot.model.job import ExpectedExit, JobDone, JobSpec, JobState
+from surefoot.model.ladder import SchedulerSmoke
+from surefoot.model.run import CommandStep, JobsStep, Step
+from surefoot.rungs.base import Layout, PlanContext, View, nodes_of
+from surefoot.rungs.judging import RankData, Said, said
+from surefoot.rungs.slurm_view import Answer, Config, Node, config_of, named_hosts, nodes_of_answer
+from surefoot.scheduler.slurm.hostlist import compress
+from surefoot.scheduler.slurm.script import array_elements
+
+HEAD = "raw/head.stdout"
+DECODED = "raw/decoded.stdout"
+COMMANDS: dict[str, list[str]] = {
+    "config": ["scontrol", "show", "config"],
+    "nodes": ["scontrol", "--oneliner", "show", "node"],
+}
+ARRAY = "0-2"
+LIMIT_S = 10
+"""Of the job that runs into it."""
+LONGER_S = 600
+"""What jobs would run that are ended before."""
+WAIT_S = 60
+"""How long a rank waits for another's credential."""
+
+
+class ConfigurationFile(Record):
+    """One file of Slurm's configuration on one host."""
+
+    path: str
+    sha256: str | None
+    """None: it could not be read, and `error` says why."""
+    error: str
+    lines: tuple[str, ...] = ()
+    """Of the head's: what is shown of it, without secrets."""
+    differing: tuple[str, ...] = ()
+    """Of a node's: lines that the head has (``-``) and the node (``+``)."""
+
+
+class Configuration(Record):
+    """slurm.conf, what it includes, and the files beside it."""
+
+    found: str
+    """How slurm.conf was found."""
+    files: dict[str, ConfigurationFile]
+
+
+class HeadSaid(Record):
+    """The document of ``surefoot.node.slurm_head`` before the jobs."""
+
+    nonce: str
+    host: str = Field(min_length=1)
+    answers: dict[str, Answer]
+    configuration: Configuration
+    munge: Answer
+    clock: float = Field(gt=0)
+
+
+class HeadDecoded(Record):
+    """The document of ``surefoot.node.slurm_head`` after them. Rank → unmunge's answer; None: nothing was left."""
+
+    nonce: str
+    host: str = Field(min_length=1)
+    answers: dict[str, Answer]
+    decoded: dict[str, Answer | None]
+    clock: float = Field(gt=0)
+
+
+class Exchange(Record):
+    """Credentials that a node made, and what it made of others'."""
+
+    made: dict[str, Answer]
+    head: Answer | None
+    others: dict[str, Answer | None]
+
+
+class Left(Record):
+    """A process of a job that has ended."""
+
+    pid: int
+    job: str
+    command: str
+
+
+class NodeSaid(RankData):
+    """What ``surefoot.node.slurm_node`` reports of its node."""
+
+    node: str = Field(min_length=1)
+    """Slurm's name for it."""
+    config: Answer
+    """``scontrol show config`` as asked there, its first line: the controller's clock."""
+    configuration: Configuration
+    munge: Exchange
+    left_behind: tuple[Left, ...]
+
+
+class Waited(RankData):
+    """What ``surefoot.node.waiting`` reports before it waits."""
+
+    child: int = Field(ge=1)
+    seconds: float = Field(gt=0)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A job that the scheduler ended: its rank's report, and its own end where it could tell one."""
+
+    report: RankReport
+    file: str
+    done: JobDone | None
+
+
+@dataclass(frozen=True)
+class SlurmFacts:
+    """Everything that the steps left."""
+
+    head: HeadSaid
+    config: Config
+    nodes: list[Node]
+    ranks: tuple[Said[NodeSaid], ...]
+    decoded: HeadDecoded
+    elements: dict[int, RankReport]
+    ended: dict[str, Ended]
+
+
+# -- asking
+
+
+def _within(context: PlanContext[SchedulerSmoke], job: JobSpec, number: int) -> JobSpec:
+    """The job on hosts that the cluster file names, where the rung is about all of them: each node gets its turn."""
+    hosts = named_hosts(context.cluster)
+    if not hosts or nodes_of(context.cluster, context.spec) != len(hosts):
+        return job
+    mine = hosts if job.nodes == len(hosts) else [hosts[number % len(hosts)]]
+    return job.model_copy(update={"hosts": compress(mine)})
+
+
+def slurm_steps(context: PlanContext[SchedulerSmoke], jobs: list[JobSpec]) -> tuple[Step, ...]:
+    """The steps of the rung on a Slurm site; `jobs` are those that it submits anywhere."""
+    one = Layout(1, 1, "cpu")
+    array = context.job("array", "surefoot.node.ending", {"exit_code": 0, "signal": None}, one)
+    jobs = [*jobs, array.model_copy(update={"array": ARRAY})]
+    for name, state, limit_s in (("limit", JobState.TIMEOUT, LIMIT_S), ("cancelled", JobState.CANCELLED, None)):
+        expect = ExpectedExit(state=state)
+        request = {"seconds": LONGER_S}
+        jobs.append(
+            context.job(name, "surefoot.node.waiting", request, one, expect=expect, time_limit_s=limit_s or LONGER_S)
+        )
+    jobs = [_within(context, job, number) for number, job in enumerate(jobs)]
+    where = Layout(nodes_of(context.cluster, context.spec), 1, "cpu")
+    left = str(context.attempt.raw / "head.json")
+    asked = {"head": left, "jobs": [job.name for job in jobs], "wait_s": min(WAIT_S, context.spec.time_limit_s / 3)}
+    looking = _within(context, context.job("nodes", "surefoot.node.slurm_node", asked, where), 0)
+    return (
+        _on_head(context, looking, "head", {"commands": COMMANDS, "leave": left}),
+        JobsStep(jobs=tuple(jobs), cancel=("cancelled",)),
+        JobsStep(jobs=(looking,)),
+        _on_head(context, looking, "decoded", {"commands": {}, "decode": looking.folder, "ranks": where.nodes}),
+    )
+
+
+def _on_head(context: PlanContext[SchedulerSmoke], job: JobSpec, name: str, asked: dict[str, Any]) -> CommandStep:
+    """A command on the login host, from the code that was pushed."""
+    text = json.dumps({"nonce": context.nonce, **asked})
+    env = {key: job.env[key] for key in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")}
+    argv = (context.python, "-m", "surefoot.node.slurm_head", text)
+    return CommandStep(name=name, argv=argv, env=env, timeout_s=min(120, context.spec.time_limit_s))
+
+
+# -- reading
+
+
+def read_slurm(view: View) -> SlurmFacts:
+    """Raises EvidenceError."""
+    evidence = view.evidence
+    head = parse_record(HeadSaid, parse_json(evidence.blob(HEAD).text(), file=HEAD), file=HEAD)
+    decoded = parse_record(HeadDecoded, parse_json(evidence.blob(DECODED).text(), file=DECODED), file=DECODED)
+    ranks = said(evidence, "nodes", NodeSaid)
+    for name, document, file in (("head", head.nonce, HEAD), ("decoded", decoded.nonce, DECODED)):
+        if document != view.plan.nonce:
+            raise EvidenceError(f"{name} answers another attempt's question", file=file)
+    _asked_commands(head, ranks)
+    if set(decoded.decoded) != {str(rank.rank) for rank in ranks}:
+        raise EvidenceError("does not tell of each rank's credential", file=DECODED)
+    twice = [rank for rank in ranks if sum(rank.data.node == other.data.node for other in ranks) > 1]
+    if twice:
+        raise EvidenceError(f"two ranks say that they are on node {twice[0].data.node}", file=twice[-1].file)
+    return SlurmFacts(
+        head=head,
+        config=config_of(head.answers["config"], file=HEAD),
+        nodes=nodes_of_answer(head.answers["nodes"], file=HEAD),
+        ranks=ranks,
+        decoded=decoded,
+        elements={number: _report(evidence, "array", number) for number in array_elements(ARRAY)},
+        ended={name: _ended(evidence, name) for name in ("limit", "cancelled")},
+    )
+
+
+def _asked_commands(head: HeadSaid, ranks: tuple[Said[NodeSaid], ...]) -> None:
+    """Every answer is to the command that was asked. Raises EvidenceError."""
+    found = {name: list(answer.argv) for name, answer in head.answers.items()}
+    if found != COMMANDS:
+        raise EvidenceError(f"answers {found}, asked for were {COMMANDS}", file=HEAD)
+    if head.munge.argv[0] != "munge":
+        raise EvidenceError("munge: the answer to another command", file=HEAD)
+    if "slurm.conf" not in head.configuration.files:
+        raise EvidenceError("configuration: says nothing of slurm.conf", file=HEAD)
+    for rank in ranks:
+        exchange, others = rank.data.munge, {str(other) for other in range(len(ranks))} - {str(rank.rank)}
+        wanted = {"head", "all"} if rank.rank == 0 else {"head", "first"}
+        partners = others if rank.rank == 0 else {"0"}
+        made = set(exchange.made) == wanted and all(answer.argv[0] == "munge" for answer in exchange.made.values())
+        told = [exchange.head, *exchange.others.values()]
+        could = all(answer.well for answer in exchange.made.values())
+        if not made or set(exchange.others) != (partners if could else set()):
+            raise EvidenceError(f"munge: made {sorted(exchange.made)}, of {sorted(exchange.others)}", file=rank.file)
+        if any(answer is not None and answer.argv[0] != "unmunge" for answer in told):
+            raise EvidenceError("munge: the answer to another command", file=rank.file)
+        if list(rank.data.config.argv) != COMMANDS["config"]:
+            raise EvidenceError("config: the answer to another command", file=rank.file)
+        if "slurm.conf" not in rank.data.configuration.files:
+            raise EvidenceError("configuration: says nothing of slurm.conf", file=rank.file)
+
+
+def element_file(number: int) -> str:
+    return f"raw/array/array-{number}/rank-0.json"
+
+
+def _report(evidence: EvidenceSet, job: str, element: int | None = None) -> RankReport:
+    """The one rank of a job, or of an element of an array: of this run, attempt, job and code. Raises EvidenceError."""
+    spec = evidence.job(job)
+    file = element_file(element) if element is not None else evidence.rank_file(job, 0)
+    report = evidence.record(RankReport, file)
+    submitted = evidence.json(f"raw/{job}/job.json")
+    identity = submitted.get("id") if isinstance(submitted, dict) else None
+    wanted = {
+        "program": spec.argv[-1], "run": evidence.plan.run_id, "nonce": evidence.plan.nonce, "job": job,
+        "job_id": identity if element is None else f"{identity}_{element}", "rank": 0, "local_rank": 0, "world_size": 1,
+        "code_digest": spec.env["SUREFOOT_CODE"], "imported_from": f"{spec.env['PYTHONPATH']}/surefoot",
+    }  # fmt: skip
+    for key, value in wanted.items():
+        if getattr(report, key) != value:
+            raise EvidenceError(f"{key} is {getattr(report, key)!r}, asked for was {value!r}", file=file)
+    if report.pid < 1 or not report.host or report.ended_at < report.started_at:
+        raise EvidenceError("no process on any host, or one that ended before it began", file=file)
+    return report
+
+
+def _ended(evidence: EvidenceSet, name: str) -> Ended:
+    """A job that was ended, and what it said before: its done.json is judged by the engine's own check."""
+    report, file = _report(evidence, name), evidence.rank_file(name, 0)
+    waited = parse_record(Waited, report.data, file=file)
+    if waited.rank != 0 or waited.seconds != LONGER_S:
+        raise EvidenceError(f"waited {waited.seconds} s as rank {waited.rank}", file=file)
+    done = f"raw/{name}/done.json"
+    return Ended(report, file, evidence.record(JobDone, done) if done in evidence else None)
