@@ -1,13 +1,18 @@
-"""One real Slurm for all tests of this folder."""
+"""One real Slurm, and one lab to climb on, for all tests of this folder."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
 import slurm_here
 from held import Held, remove_folder
+from lab_drill import lab
+from surefoot.lab import machine
+from surefoot.lab.places import DEFAULT_HOME, HOME_VARIABLE, LabPaths, lab_home
+from surefoot.lab.spec import Tier
 
 
 @pytest.fixture(scope="session")
@@ -22,3 +27,17 @@ def slurm(held: Held) -> Iterator[slurm_here.SlurmHere]:
             yield cluster
     finally:
         remove_folder(str(folder))
+
+
+@pytest.fixture(scope="session")
+def climbing_lab(held: Held) -> Iterator[LabPaths]:
+    """A head and two nodes of their own, with the Python that runs the tests."""
+    home = lab_home(os.environ.get(HOME_VARIABLE, DEFAULT_HOME))
+    if missing := machine.problems(Tier.HOSTS, home.folder):
+        pytest.fail(f"this machine cannot hold a lab: {'; '.join(each.what for each in missing)}", pytrace=False)
+    name = held.lab("c")
+    try:
+        lab("up", name=name)
+        yield home.lab(name)
+    finally:
+        lab("down", "--purge", name=name)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from surefoot.connection.remote import hear, hopeless
+from surefoot.connection.ssh import SshConnection
 from surefoot.connection.trees import compare, read_sums
 from surefoot.errors import StorageError
 
@@ -41,3 +45,15 @@ def test_sums_of_odd_names_are_read_and_another_line_is_an_error() -> None:
 def test_a_missing_a_changed_and_an_extra_file_are_differences(there: dict[str, str]) -> None:
     with pytest.raises(StorageError, match="1 of"):
         compare({"a": "1"}, there, "copy")
+
+
+def test_the_empty_folder_of_a_killed_process_is_removed_and_a_living_ones_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("surefoot.connection.ssh._short_folder", lambda: str(tmp_path))
+    dead, held, alive = tmp_path / "sf-99999999-a", tmp_path / "sf-99999998-b", tmp_path / f"sf-{os.getpid()}-c"
+    for folder in (dead, held, alive):
+        folder.mkdir()
+    (held / "m").touch()  # its master has not ended yet
+    SshConnection("host").close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([held.name, alive.name])

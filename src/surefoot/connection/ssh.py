@@ -28,6 +28,9 @@ _POLL_S = 0.01
 _KILL_WAIT_S = 2.0
 _TRANSFER_S = 3600.0
 _HURRIED_S = 20.0
+_PERSIST_S = 20
+"""The shared connection ends by itself after so long without a command: a killed process leaves none behind.
+Longer than any pause between two questions of a climb."""
 _EXISTS = 17
 _HIGHEST_SIGNAL = 64
 T = TypeVar("T")
@@ -106,7 +109,8 @@ class SshConnection:
         self._patience_s = patience_s
         self._hurry = hurry or threading.Event()
         # A socket's path may have about 100 characters, and ssh appends 17 while it makes it.
-        self._folder = Path(tempfile.mkdtemp(prefix="sf-", dir=_short_folder()))
+        _sweep(_short_folder())
+        self._folder = Path(tempfile.mkdtemp(prefix=f"sf-{os.getpid()}-", dir=_short_folder()))
         self._socket = self._folder / "m"
         options = {
             "BatchMode": "yes",
@@ -221,7 +225,7 @@ class SshConnection:
         with self._lock:
             if self._socket.exists():
                 return
-            master = [*self._ssh, "-o", "ControlMaster=yes", "-o", "ControlPersist=120", "-N", "-f", "--", self._host]
+            master = [*self._ssh, "-o", "ControlMaster=yes", "-o", f"ControlPersist={_PERSIST_S}", "-N", "-f", "--", self._host]
             with tempfile.TemporaryFile() as err:  # a pipe would stay open for as long as the master lives
                 try:
                     code = subprocess.run(
@@ -416,6 +420,15 @@ class SshConnection:
 def _short_folder() -> str:
     own = os.environ.get("XDG_RUNTIME_DIR", "")
     return own if own and len(own) < 50 and os.access(own, os.W_OK) else "/tmp"  # noqa: S108 - mkdtemp makes it private
+
+
+def _sweep(folder: str) -> None:
+    """Remove the empty folders of processes that were killed: their sockets have gone with their masters."""
+    for path in Path(folder).glob("sf-*-*"):
+        pid = path.name.split("-")[1]
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+            with contextlib.suppress(OSError):  # not empty yet, or another user's
+                path.rmdir()
 
 
 def _all_of(stream: IO[bytes]) -> bytes:
