@@ -55,14 +55,15 @@ class Blob:
         except UnicodeDecodeError as error:
             raise EvidenceError(f"not UTF-8 at byte {error.start}", file=self.name) from error
 
-    def tail(self, lines: int = 5) -> tuple[int, str] | None:
+    def tail(self, lines: int = 5, *, skip: tuple[str, ...] = ()) -> tuple[int, str] | None:
         """(line number, text) of the last message among the last `lines` lines; None if there is none.
 
-        A message is a non-blank line; one that begins with → says what to do about the line before
+        A message is a non-blank line, if possible one that does not begin as `skip` says; one that begins with → says what to do about the line before
         it, and belongs to that.
         """
         rows = [row.strip() for row in self.read().decode(errors="replace").splitlines()]
         said = [(number, row) for number, row in enumerate(rows, 1) if row and number > len(rows) - lines]
+        said = [(number, row) for number, row in said if not row.startswith(skip)] or said
         for index in range(len(said) - 1, -1, -1):
             number, row = said[index]
             if not row.startswith("→") or index == 0:

@@ -32,10 +32,11 @@ def word(state: JobState) -> dict[str, Any]:
     return JobStatus(state=state, reason="so it is").canonical()
 
 
-def ended(spec: JobSpec, files: dict[str, Any]) -> Check:
+def ended(spec: JobSpec, files: dict[str, Any], logs: dict[str, str] | None = None) -> Check:
     plan = Plan(run_id=RUN, rung="r", attempt=1, nonce=NONCE, steps=(JobsStep(jobs=(spec,)),))
     content = {"raw/j/job.json": Job(id="7", spec=spec, submitted_at=1).canonical(), **files}
     blobs = {name: Blob(name=name, data=json.dumps(data).encode()) for name, data in content.items()}
+    blobs |= {name: Blob(name=name, data=text.encode()) for name, text in (logs or {}).items()}
     (check,) = ending_checks(EvidenceSet(plan=plan, files=blobs))
     return check
 
@@ -89,6 +90,33 @@ def test_a_job_that_a_node_took_down_before_its_ranks_could_tell_is_the_machiner
     assert "munge" in check.next_action
     completed = {**done(JobState.COMPLETED), "ranks": []}
     assert ended(SPEC, {"raw/j/done.json": completed}).status is Status.INCONCLUSIVE
+
+
+SRUN = {
+    "Job credential expired": "chrony",
+    "Communication connection failure": "slurmd",
+    "Invalid job credential": "munge",
+}
+
+
+@pytest.mark.parametrize("why", SRUN)
+def test_a_node_on_which_slurm_could_not_start_ranks_is_named_with_sruns_reason(why: str) -> None:
+    said = f"srun: error: Task launch for StepId=14.0 failed on node n1: {why}\nsrun: Job step aborted\n"
+    silent = {**done(JobState.FAILED), "ranks": []}
+    check = ended(SPEC, {"raw/j/done.json": silent}, {"raw/j/j-7-n1.out": said})
+    assert check.status is Status.ERROR
+    assert check.actual == f"Slurm could not start its ranks on n1: {why}"
+    assert SRUN[why] in check.next_action
+    assert check.evidence[0].line == 1
+
+
+def test_a_rank_that_failed_is_told_with_its_own_last_line_and_not_with_sruns() -> None:
+    said = "starting\nNo module named 'surefoot'\nsrun: error: n1: task 0: Exited with exit code 1\n"
+    failed = done(JobState.FAILED, exit_code=1)
+    check = ended(SPEC, {"raw/j/done.json": failed}, {"raw/j/j-7-n1.out": said})
+    assert check.actual == "FAILED: rank 0 on n1: exit code 1; the last that n1 said: No module named 'surefoot'"
+    only = ended(SPEC, {"raw/j/done.json": failed}, {"raw/j/j-7-n1.out": "srun: error: n1\n"})
+    assert str(only.actual).endswith("srun: error: n1")
 
 
 def elements(**changes: Any) -> dict[str, Any]:

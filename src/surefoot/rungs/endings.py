@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 
@@ -95,10 +96,7 @@ def _job(evidence: EvidenceSet, spec: JobSpec, claim: str) -> Check:
     if (done.name, done.id) != (spec.name, identity):
         raise EvidenceError(f"is of job {done.name!r} ({done.id}), not {spec.name!r} ({identity})", file=name)
     if [rank.rank for rank in done.ranks] != list(range(spec.world_size)):
-        if told is not None and _by_cause(told.cause) is not None and done.state is not JobState.COMPLETED:
-            return _without_done(evidence, spec, claim, told)  # it was ended before all of its ranks could tell
-        problem = f"lists ranks {[rank.rank for rank in done.ranks]}, asked for were 0 to {spec.world_size - 1}"
-        raise EvidenceError(problem, file=name)
+        return _incomplete(evidence, spec, claim, done, told)
     for host in sorted({rank.host for rank in done.ranks}):
         evidence.blob(f"raw/{spec.name}/{spec.name}-{done.id}-{host}.out")  # what it printed was kept
     bad = [rank for rank in done.ranks if not _as_expected(rank, spec.expect)]
@@ -109,6 +107,8 @@ def _job(evidence: EvidenceSet, spec: JobSpec, claim: str) -> Check:
         for blob in evidence.under(f"raw/{spec.name}"):
             if blob.name.endswith(".out"):
                 refs += _tail(evidence, blob.name)
+        if bad and (last := _tail(evidence, f"raw/{spec.name}/{spec.name}-{done.id}-{bad[0].host}.out")):
+            actual += f"; the last that {bad[0].host} said: {last[0].text[:200]}"
     codes = {rank.exit_code for rank in bad}
     return Check(
         id=f"job.{spec.name}.ended",
@@ -118,6 +118,22 @@ def _job(evidence: EvidenceSet, spec: JobSpec, claim: str) -> Check:
         actual=actual,
         evidence=tuple(refs),
         next_action="" if passed else _next_action(done, spec),
+    )
+
+
+def _incomplete(evidence: EvidenceSet, spec: JobSpec, claim: str, done: JobDone, told: JobStatus | None) -> Check:
+    """A job that does not tell of each rank once: ended before all of them could tell, or not started everywhere.
+
+    Raises EvidenceError where nothing explains it.
+    """
+    if done.state is not JobState.COMPLETED:
+        if told is not None and _by_cause(told.cause) is not None:
+            return _without_done(evidence, spec, claim, told)
+        if errors := _launch_errors(evidence, spec):
+            return _not_launched(evidence, spec, claim, errors)
+    raise EvidenceError(
+        f"lists ranks {[rank.rank for rank in done.ranks]}, asked for were 0 to {spec.world_size - 1}",
+        file=f"raw/{spec.name}/done.json",
     )
 
 
@@ -186,6 +202,42 @@ def _identity(evidence: EvidenceSet, spec: JobSpec) -> str | None:
     """The id that the scheduler gave the job."""
     submitted = evidence.json(f"raw/{spec.name}/job.json")
     return submitted.get("id") if isinstance(submitted, dict) else None
+
+
+_LAUNCH_ERROR = re.compile(r"^srun: error: Task launch for StepId=\S+ failed on node (\S+): (.+)$")
+_WHY_NOT_LAUNCHED = (
+    ("expired", "its clock is not the controller's: compare `date`, start chrony or timesyncd there"),
+    ("rewound", "its clock is not the controller's: compare `date`, start chrony or timesyncd there"),
+    ("credential", "another munge key, or another clock: `munge -n | ssh NODE unmunge` from the head, and `date`"),
+    ("uthenticat", "another munge key, or another clock: `munge -n | ssh NODE unmunge` from the head, and `date`"),
+    ("onnection", "see whether slurmd runs and listens there: `systemctl status slurmd`, port 6818"),
+)
+
+
+def _launch_errors(evidence: EvidenceSet, spec: JobSpec) -> list[tuple[Evidence, str, str]]:
+    """(reference, node, why) of every node on which Slurm could not start ranks, in srun's own words."""
+    found = []
+    for blob in evidence.under(f"raw/{spec.name}"):
+        if blob.name.endswith(".out"):
+            for number, row in enumerate(blob.read().decode(errors="replace").splitlines(), 1):
+                if match := _LAUNCH_ERROR.match(row.strip()):
+                    found.append((evidence.ref(blob.name, line=number, text=row), match.group(1), match.group(2)))
+    return found
+
+
+def _not_launched(evidence: EvidenceSet, spec: JobSpec, claim: str, errors: list[tuple[Evidence, str, str]]) -> Check:
+    """A job of which Slurm could not start ranks: the machinery's fault, and on which node."""
+    words = "; ".join(dict.fromkeys(f"{node}: {why}" for _, node, why in errors[:4]))
+    action = next((action for word, action in _WHY_NOT_LAUNCHED if word in errors[0][2]), "see slurmd's log there")
+    return Check(
+        id=f"job.{spec.name}.ended",
+        claim=claim,
+        status=Status.ERROR,
+        expected=_words(spec.expect),
+        actual=f"Slurm could not start its ranks on {words}",
+        evidence=(*(reference for reference, _, _ in errors[:4]), evidence.ref(f"raw/{spec.name}/done.json")),
+        next_action=f"on {errors[0][1]}: {action}",
+    )
 
 
 def _status_file(spec: JobSpec) -> str:
@@ -276,9 +328,13 @@ def _next_action(done: JobDone, spec: JobSpec) -> str:
     return "read the end of its .out file, mend the cause, resume the run"
 
 
+_SLURMS_OWN = ("srun: ", "slurmstepd")
+"""How lines begin that Slurm adds after a rank's last word."""
+
+
 def _tail(evidence: EvidenceSet, name: str) -> list[Evidence]:
     """A reference to the last line that says something, where there is one."""
     if name not in evidence:
         return []
-    tail = evidence.blob(name).tail()
+    tail = evidence.blob(name).tail(8, skip=_SLURMS_OWN)
     return [evidence.ref(name, line=tail[0], text=tail[1])] if tail else []
