@@ -25,7 +25,7 @@ _KEY = r"""surefoot_key() {
   code=$?
   case "$code $version" in
     "0 Python 3."*) ;;
-    "126 "*) echo "$1 cannot be run here (exit code 126: for another machine, or no permission): $version"; return 1 ;;
+    "126 "*) echo "$1 cannot be run here (exit code 126: for another machine, or no permission): ${version##*: }"; return 1 ;;
     "127 "*) echo "$1 is not here (exit code 127)"; return 1 ;;
     *) echo "$1 -V ends with $code and says: $version"; return 1 ;;
   esac

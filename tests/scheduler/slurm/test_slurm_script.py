@@ -59,7 +59,7 @@ def test_folder_and_interpreter_reach_the_command_as_they_are(folder: str, pytho
     command = text[text.index("\nfolder=") :].replace("exec ", "printf '%s\\0' ").replace("srun", "echo-srun")
     said = subprocess.run(["bash", "-c", command], capture_output=True, check=True).stdout.decode().split("\0")
     if "exec " not in folder + python and "srun" not in folder + python:
-        assert said[:4] == [f"/{python}", f"/{folder}/launch.py", "job", f"/{folder}"]
+        assert said[:6] == ["/bin/sh", f"/{folder}/start.sh", f"/{python}", f"/{folder}", "job", "--"]
 
 
 @pytest.mark.parametrize("folder", ["relative", "/a%j", "/a\\b", "/a\nb", "/a\0b"])
@@ -102,4 +102,6 @@ def test_the_script_is_what_bash_takes(tmp_path: Path) -> None:
     (tmp_path / "job.sh").write_text(batch_script(SPEC, SITE, "tag"))
     subprocess.run(["bash", "-n", str(tmp_path / "job.sh")], check=True)
     last = shlex.split((tmp_path / "job.sh").read_text().splitlines()[-1])
-    assert last == ["$python", "$folder/launch.py", "task", "$folder"]
+    assert last == ["/bin/sh", "$folder/start.sh", "$python", "$folder", "task", "ddp", "1"]
+    torchrun = SPEC.model_copy(update={"launch": "torchrun"})
+    assert batch_script(torchrun, SITE, "tag").splitlines()[-1].endswith(" task ddp 4")

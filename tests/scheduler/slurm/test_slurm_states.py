@@ -145,3 +145,26 @@ def test_an_array_is_as_bad_as_its_worst_element_and_over_when_all_are() -> None
     assert combine([good, bad]).reason == "1 of 2 not completed; the first: limit"
     assert combine([good, RAN]).state is RUNNING
     assert combine([JobStatus(state=PENDING, reason="Priority")] * 2).reason == "0 of 2 over; Priority"
+
+
+@pytest.mark.parametrize(
+    ("code", "nodes", "words"),
+    [
+        (127, "n[2-3]", "the cluster file's python is not there (exit code 127) on n2; it left no done.json"),
+        (126, "n7", "the cluster file's python cannot be run (exit code 126) on n7; it left no done.json"),
+        (
+            127,
+            "n[",
+            "the cluster file's python is not there (exit code 127) on the first node of n[; it left no done.json",
+        ),
+        (1, "n1", "failed with exit code and signal 1:0; it left no done.json"),
+    ],
+)
+def test_a_batch_script_whose_interpreter_did_not_start_is_told_with_its_node(
+    code: int, nodes: str, words: str
+) -> None:
+    last = entry("FAILED", exit_code=code, signal=0, nodes=nodes)
+    status = reconcile(seen(accounting=[last], now=T + 30 + BAD_END_GRACE_S))
+    assert status.state is FAILED
+    assert status.cause is (EndCause.EXIT if code == 1 else EndCause.LAUNCH)
+    assert status.reason == words

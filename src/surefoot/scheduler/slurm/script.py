@@ -16,6 +16,7 @@ from surefoot.model.job import JobSpec
 
 SCRIPT = "job.sh"
 LAUNCHER = "launch.py"
+STARTER = "start.sh"
 OUTPUT = "%x-%j-%N.out"
 _UNSAFE_FOLDER = re.compile(r"[%\\\x00-\x1f\x7f]")
 
@@ -42,9 +43,9 @@ def batch_script(spec: JobSpec, site: Site, tag: str) -> str:
         f"# Written by surefoot for job {spec.name}. What its ranks run stands in spec.json beside this file.",
         f"folder={shlex.quote(spec.folder)}",
         f"python={shlex.quote(site.python)}",
-        f'exec "$python" "$folder/{LAUNCHER}" job "$folder" -- \\',
+        f'exec /bin/sh "$folder/{STARTER}" "$python" "$folder" job -- \\',
         f"  {' '.join(srun(spec))} \\",
-        f'  "$python" "$folder/{LAUNCHER}" task "$folder"',
+        f'  /bin/sh "$folder/{STARTER}" "$python" "$folder" task {spec.name} {spec.ranks_per_node // tasks_per_node(spec)}',
         "",
     ]
     return "\n".join(lines)
@@ -52,7 +53,7 @@ def batch_script(spec: JobSpec, site: Site, tag: str) -> str:
 
 def directives(spec: JobSpec, site: Site, tag: str) -> list[str]:
     """What is asked of Slurm, one option each."""
-    tasks = spec.ranks_per_node if spec.launch == "ranks" else 1
+    tasks = tasks_per_node(spec)
     cpus = spec.cpus_per_rank * (spec.ranks_per_node // tasks)
     asked = {
         "job-name": spec.name,
@@ -91,7 +92,7 @@ def srun(spec: JobSpec) -> list[str]:
     Options that srun does not take over from the job in every version are said again (from 22.05
     on it forgets --cpus-per-task).
     """
-    tasks = spec.ranks_per_node if spec.launch == "ranks" else 1
+    tasks = tasks_per_node(spec)
     cpus = spec.cpus_per_rank * (spec.ranks_per_node // tasks)
     return [
         "srun",
@@ -105,6 +106,11 @@ def srun(spec: JobSpec) -> list[str]:
         "--export=ALL",
         "--unbuffered",
     ]
+
+
+def tasks_per_node(spec: JobSpec) -> int:
+    """One task for each rank, or one for each node, which runs torchrun."""
+    return spec.ranks_per_node if spec.launch == "ranks" else 1
 
 
 def minutes(seconds: int) -> int:

@@ -22,7 +22,8 @@ from surefoot.scheduler.slurm.hostlist import compress, expand
 from surefoot.scheduler.slurm.parse import NodeRow, Partition
 from surefoot.scheduler.slurm.pending import explain, never_runs, stranded
 from surefoot.scheduler.slurm.retry import Retry, retry
-from surefoot.scheduler.slurm.script import LAUNCHER, SCRIPT, Site, array_elements, batch_script
+from surefoot.scheduler.slurm.script import LAUNCHER, SCRIPT, STARTER, Site, array_elements, batch_script
+from surefoot.scheduler.slurm.start import START
 from surefoot.scheduler.slurm.states import FINAL, AccountingRow, QueueRow, Witnesses, combine, reconcile
 
 TAG = "surefoot"
@@ -141,6 +142,7 @@ class SlurmScheduler:
                 folder / "spec.json": _json(spec.canonical()),
                 folder / "submission.json": _json(intent),
                 folder / LAUNCHER: Path(__file__).with_name("launch.py").read_bytes(),
+                folder / STARTER: START.encode(),
                 folder / SCRIPT: script.encode(),
             }
         )

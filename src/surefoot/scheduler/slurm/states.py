@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from surefoot.errors import RequestError
 from surefoot.model.job import EndCause, JobDone, JobState, JobStatus
+from surefoot.scheduler.slurm.hostlist import expand
 
 ACTIVE: dict[str, JobState] = {
     "PENDING": JobState.PENDING,
@@ -160,6 +162,9 @@ class _Ended:
             return state, cause, words
         if self.detail == _LAUNCH_DETAIL:
             return state, EndCause.LAUNCH, "Slurm could not start it: folder, output file or user on the node"
+        if self.detail in _NO_INTERPRETER:
+            words = f"the cluster file's python {_NO_INTERPRETER[self.detail]} on {_first(self.nodes)}"
+            return state, EndCause.LAUNCH, words
         if self.detail:
             return state, cause, f"failed with exit code and signal {self.detail}"
         if self.reason == "JobLaunchFailure":
@@ -167,8 +172,18 @@ class _Ended:
         return state, cause, words
 
 
+_NO_INTERPRETER = {"126:0": "cannot be run (exit code 126)", "127:0": "is not there (exit code 127)"}
+"""How the batch script ends, on the first node of the job, where the launcher's interpreter does not start."""
 _LAUNCH_DETAIL = "0:53"
 """Slurm's own ending for a job whose output file it could not open."""
+
+
+def _first(nodes: str) -> str:
+    """The node that the batch script runs on: the first."""
+    try:
+        return expand(nodes)[0]
+    except (RequestError, IndexError):
+        return f"the first node of {nodes or 'the job'}"
 
 
 def _own_done(seen: Witnesses) -> JobDone | None:
