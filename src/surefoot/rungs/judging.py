@@ -70,7 +70,13 @@ def said(evidence: EvidenceSet, job: str, kind: type[R], *, any_code: bool = Fal
         raise EvidenceError(f"is of job {done.name!r} ({done.id}), not {job!r} ({submitted.id})", file=done_file)
     begin = max(_OLDEST_TIME, submitted.submitted_at - CLOCK_SLACK_S)
     if submitted.submitted_at < _OLDEST_TIME or not begin <= done.started_at <= done.ended_at:
-        raise EvidenceError("the job's times contradict: submitted ≤ started ≤ ended does not hold", file=done_file)
+        first = done.ranks[0].host if done.ranks else "its node"
+        apart_s = abs(done.started_at - submitted.submitted_at)
+        problem = (
+            f"the job's times contradict: submitted ≤ started ≤ ended does not hold; between the clock here and "
+            f"that of {first} lie {apart_s:.0f} s"
+        )
+        raise EvidenceError(problem, file=done_file)
     return tuple(
         _one(report, kind, file=evidence.rank_file(job, report.rank), submitted=submitted, done=done)
         for report in reports
@@ -85,7 +91,9 @@ def _one(report: RankReport, kind: type[R], *, file: str, submitted: Job, done: 
         raise EvidenceError(f"host {report.host!r}, pid {report.pid}: no such process", file=file)
     earliest, latest = done.started_at - CLOCK_SLACK_S, done.ended_at + CLOCK_SLACK_S
     if not earliest <= report.started_at <= report.ended_at <= latest:
-        raise EvidenceError("the rank's times lie outside its job's", file=file)
+        first = done.ranks[0].host if done.ranks else "the job's first node"
+        problem = f"the rank's times lie outside its job's: the clock of {report.host} is not that of {first}"
+        raise EvidenceError(problem, file=file)
     ended_on = next((rank.host for rank in done.ranks if rank.rank == report.rank), None)
     if report.host != ended_on:
         raise EvidenceError(f"says host {report.host!r}, and the job that it ended on {ended_on!r}", file=file)

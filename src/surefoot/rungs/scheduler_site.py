@@ -193,16 +193,15 @@ def _tries(facts: SlurmFacts, nonce: str) -> Iterator[_Try]:
     names = {str(rank.rank): rank.data.node for rank in facts.ranks}
     for rank in facts.ranks:
         node, exchange = rank.data.node, rank.data.munge
-        for target, made in exchange.made.items():
-            if made.exit_code is None:
-                yield _Try(node, target, "", f"{node}: {made.error}")
-            elif not made.well:
-                yield _Try(node, target, f"{node} cannot make one: {made.said}", "")
-        if all(made.well for made in exchange.made.values()):
-            yield _pair("the head", node, exchange.head, nonce)
-            yield _pair(node, "the head", facts.decoded.decoded[str(rank.rank)], f"{nonce} {rank.rank}")
-            for other, answer in exchange.others.items():
-                yield _pair(names[other], node, answer, f"{nonce} {other}")
+        bad = next((made for made in exchange.made.values() if not made.well), None)
+        if bad is not None:
+            words = f"{node} cannot make one: {bad.said}"
+            yield _Try(node, node, "" if bad.exit_code is None else words, words if bad.exit_code is None else "")
+            continue
+        yield _pair("the head", node, exchange.head, nonce)
+        yield _pair(node, "the head", facts.decoded.decoded[str(rank.rank)], f"{nonce} {rank.rank}")
+        for other, answer in exchange.others.items():
+            yield _pair(names[other], node, answer, f"{nonce} {other}")
 
 
 def _pair(encoder: str, decoder: str, answer: Answer | None, payload: str) -> _Try:
@@ -252,7 +251,7 @@ def _odd_one(tries: list[_Try]) -> list[str]:
     """Hosts that fail with most of those that they were tried with: theirs is the fault, not the others'."""
     met, failed = Counter[str](), Counter[str]()
     for one in tries:
-        for host in (one.encoder, one.decoder):
+        for host in {one.encoder, one.decoder}:
             met[host] += 1
             failed[host] += bool(one.problem)
     worst = [host for host in met if failed[host] and failed[host] * 2 > met[host]]

@@ -86,7 +86,8 @@ class Scheduler(Rung[SchedulerSpec, Facts]):
     def plan(self, context: PlanContext[SchedulerSpec]) -> Asked:
         one = Layout(1, 1, "cpu")
         jobs = [
-            context.job(name, "surefoot.node.ending", end.canonical(), one, expect=end) for name, end in ENDINGS.items()
+            context.job(name, "surefoot.node.ending", end.model_dump(include={"exit_code", "signal"}), one, expect=end)
+            for name, end in ENDINGS.items()
         ]
         where = layout(context.cluster, context.spec, collective=True, computes=False)
         echo = ECHO + context.nonce

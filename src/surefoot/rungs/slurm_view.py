@@ -41,8 +41,8 @@ class Answer(Record):
     @property
     def said(self) -> str:
         """What it said of why it failed, in one line."""
-        start = f"{self.argv[0]}: error: "
-        lines = [line.strip().removeprefix(start) for line in (*self.stderr, *self.stdout) if line.strip()]
+        start = re.compile(rf"^{re.escape(self.argv[0])}: error: ", re.IGNORECASE)
+        lines = [start.sub("", line.strip()) for line in (*self.stderr, *self.stdout) if line.strip()]
         text = "; ".join(lines)
         return self.error or text[:300] or f"exit code {self.exit_code}"
 
