@@ -135,8 +135,19 @@ def test_a_busy_or_sleeping_node_passes(good: View, state: str) -> None:
 def test_a_node_that_slurm_does_not_hear_though_it_listens_is_told_with_key_and_clock(good: View) -> None:
     deaf = edited(good, STDOUT, _row("n1", lambda row: row.replace("State=IDLE", "State=IDLE+NOT_RESPONDING")))
     words = str(check(deaf, "runner.slurm.nodes").actual)
-    assert "munge.key" in words
-    assert "`date`" in words
+    assert "n1: slurmd listens, and accepts nothing that is said to it: another munge key, or a clock" in words
+    assert "unmunge" in check(deaf, "runner.slurm.nodes").next_action
+
+
+def test_a_slurmd_that_refuses_what_the_head_says_is_named_before_slurm_knows(good: View) -> None:
+    said = "scontrol: error: slurm_slurmd_info: Zero Bytes were transmitted or received"
+    deaf = edited(good, STDOUT, lambda d: d["slurmds"][1].update(refused=said))
+    assert failed(RUNG, deaf) == {"runner.slurm.nodes"}
+    words = str(check(deaf, "runner.slurm.nodes").actual)
+    assert words.startswith("n2: slurmd listens, and accepts nothing")
+    assert "(Zero Bytes were transmitted or received), although Slurm still calls it fit" in words
+    everywhere = edited(deaf, STDOUT, lambda d: d["slurmds"][0].update(refused=said))
+    assert failed(RUNG, everywhere) == set(), "where none answers, this host may not ask"
 
 
 def test_a_login_host_that_is_kept_from_all_slurmds_believes_slurm(good: View) -> None:

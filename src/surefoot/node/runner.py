@@ -3,7 +3,8 @@
 ``python3 - '{"nonce": …, "root": …}' <runner.py``: it runs where nothing has been pushed yet, so it
 is one file and uses the standard library alone. It reports raw values; whether they are good enough
 is judged elsewhere. With ``"commands": {NAME: ARGV}`` it runs those too, all at once, and with
-``"nodes": NAME`` it knocks at the slurmd of every node in the output of that command.
+``"nodes": NAME`` it knocks at the slurmd of every node in the output of that command; where one login
+host can ask several slurmds for their state, it asks each.
 """
 
 from __future__ import annotations
@@ -76,11 +77,11 @@ def probe_root(root: Path, nonce: str) -> dict[str, Any]:
     return {"path": str(root), "read": read, "error": ""}
 
 
-def answer(argv: list[str], *, stdin: str = "") -> dict[str, Any]:
+def answer(argv: list[str], *, stdin: str = "", env: Mapping[str, str] | None = None) -> dict[str, Any]:
     """One command, how it ended and what it printed, line by line. `error`: why it could not be run to its end."""
     said: dict[str, Any] = {"argv": argv, "exit_code": None, "stdout": [], "stderr": [], "error": ""}
     said["started_at"] = time.time()
-    environment = {**os.environ, "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C.UTF-8"}
+    environment = {**os.environ, "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C.UTF-8", **(env or {})}
     try:
         done = subprocess.run(
             argv, input=stdin.encode(), capture_output=True, timeout=COMMAND_S, check=False, env=environment
@@ -108,17 +109,36 @@ def knock(address: str, port: int) -> str:
     return ""
 
 
-def knock_at_nodes(rows: list[str], port: int) -> list[dict[str, Any]]:
-    """One row for each ``NodeName=… NodeAddr=…`` line of ``scontrol show node``; `error` is empty where slurmd listens."""
+def ask_slurmd(row: dict[str, Any]) -> str:
+    """Whether the slurmd of a node answers this host, whose munge key and clock it must share: empty, or what was said.
+
+    ``scontrol show slurmd`` asks the local slurmd, which a build for several on one host takes from
+    SLURMD_NODENAME.
+    """
+    said = answer(["scontrol", "show", "slurmd"], env={"SLURMD_NODENAME": row["node"]})
+    if said["exit_code"] == 0:
+        return ""
+    return said["error"] or "; ".join(said["stderr"]) or f"exit code {said['exit_code']}"
+
+
+def knock_at_nodes(rows: list[str], port: int, *, ask_each: bool) -> list[dict[str, Any]]:
+    """One row for each ``NodeName=… NodeAddr=…`` line of ``scontrol show node``.
+
+    `error` is empty where slurmd listens, `refused` where it answered, None where it was not asked.
+    """
     found = []
     for row in rows:
         values = dict(re.findall(r"(?:^|\s)(NodeName|NodeAddr|Port)=(\S+)", row))
         if "NodeName" in values:
             address = values.get("NodeAddr", values["NodeName"])
             found.append({"node": values["NodeName"], "address": address, "port": int(values.get("Port", port))})
+
+    def visit(row: dict[str, Any]) -> dict[str, Any]:
+        error = knock(row["address"], row["port"])
+        return {**row, "error": error, "refused": ask_slurmd(row) if ask_each and not error else None}
+
     with ThreadPoolExecutor(64) as pool:
-        errors = pool.map(lambda row: knock(row["address"], row["port"]), found)
-        return [{**row, "error": error} for row, error in zip(found, errors, strict=True)]
+        return list(pool.map(visit, found))
 
 
 def slurmd_port(rows: list[str]) -> int:
@@ -140,7 +160,8 @@ def account(asked: dict[str, Any]) -> dict[str, Any]:
     """Everything that the runner rung judges."""
     answers = ask(asked.get("commands", {}))
     listed = answers.get(asked.get("nodes", ""), {}).get("stdout", [])
-    port = slurmd_port(answers.get("config", {}).get("stdout", []))
+    config = answers.get("config", {}).get("stdout", [])
+    several = any(re.match(r"MULTIPLE_SLURMD\s*=\s*Yes", row) for row in config)
     return {
         "nonce": asked["nonce"],
         "host": socket.gethostname(),
@@ -157,7 +178,7 @@ def account(asked: dict[str, Any]) -> dict[str, Any]:
         "root": probe_root(Path(asked["root"]), asked["nonce"]),
         "programs": {name: shutil.which(name) for name in asked.get("programs", [])},
         "answers": answers,
-        "slurmds": knock_at_nodes(listed, port),
+        "slurmds": knock_at_nodes(listed, slurmd_port(config), ask_each=several),
         "clock": time.time(),
     }
 

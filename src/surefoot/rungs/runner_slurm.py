@@ -15,7 +15,7 @@ from surefoot.model.base import Record
 from surefoot.model.check import Check
 from surefoot.rungs.base import View
 from surefoot.rungs.judging import decide, unproved
-from surefoot.rungs.slurm_nodes import deaf_nodes, fit_check, silent_nodes
+from surefoot.rungs.slurm_nodes import DEAF, deaf_nodes, fit_check, silent_nodes
 from surefoot.rungs.slurm_view import Answer, Config, config_of, controllers_up, line_of, nodes_of_answer
 from surefoot.versions import at_least
 
@@ -42,6 +42,15 @@ class Slurmd(Record):
     port: int
     error: str
     """Empty where it was opened."""
+    refused: str | None
+    """What it answered instead of its state; None: it was not asked."""
+
+    @property
+    def trouble(self) -> str:
+        """What is wrong, in words; empty."""
+        if self.error:
+            return f"slurmd does not listen ({self.error})"
+        return f"slurmd listens, and {DEAF} ({self.refused.rsplit(': ', 1)[-1]})" if self.refused else ""
 
 
 def slurm_checks(
@@ -65,10 +74,10 @@ def slurm_checks(
     nodes = nodes_of_answer(answers["nodes"], file=file)
     if {slurmd.node for slurmd in slurmds} != {node.name for node in nodes}:
         raise EvidenceError("slurmds: not one for each node", file=file)
-    unheard = {slurmd.node: slurmd.error for slurmd in slurmds if slurmd.error}
-    silent = [*silent_nodes(nodes, unheard, view), *deaf_nodes(nodes, unheard, view)]
+    silent = silent_nodes(nodes, {slurmd.node: slurmd.trouble for slurmd in slurmds if slurmd.trouble}, view)
+    silent |= deaf_nodes(nodes, {slurmd.node for slurmd in slurmds if not slurmd.error}, view)
     checks.append(fit_check("runner.slurm.nodes", nodes, view, file, silent=silent))
-    fit = sum(1 for node in nodes if not node.trouble)
+    fit = sum(1 for node in nodes if not node.trouble and node.name not in silent)
     cluster = f" cluster {config['ClusterName']!r}" if config else ""
     return checks, f"Slurm{cluster}: {fit} of {len(nodes)} nodes take jobs"
 

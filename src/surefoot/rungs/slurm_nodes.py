@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from surefoot.model.check import Check
 from surefoot.rungs.base import View
 from surefoot.rungs.judging import decide, shorten
-from surefoot.rungs.slurm_view import Declared, Node, declared_nodes, line_of
+from surefoot.rungs.slurm_view import Declared, Node, declared_nodes, field_line, line_of
 
 
-def fit_check(identifier: str, nodes: list[Node], view: View, file: str, *, silent: Sequence[str] = ()) -> Check:
-    """Every declared node takes jobs. `silent`: what is known of nodes whose slurmd does not listen, in words."""
+def fit_check(
+    identifier: str, nodes: list[Node], view: View, file: str, *, silent: Mapping[str, str] | None = None
+) -> Check:
+    """Every declared node takes jobs. `silent`: node → what is wrong with its slurmd, in words."""
+    silent = silent or {}
     groups = declared_nodes(view.inputs.cluster, nodes)
     problems = [problem for group in groups for problem in _problems(group)]
     references = [node for group in groups for node in (group.unfit or group.nodes)[:4]]
     declared = sum(group.group.count for group in groups)
-    fit = len({node.name for group in groups for node in group.nodes if not node.trouble})
+    fit = len({node.name for group in groups for node in group.nodes if not node.trouble} - silent.keys())
     spare = [node.name for group in groups if not group.too_few for node in group.unfit]
     words = f"{fit} nodes take jobs"
     return decide(
@@ -24,19 +27,23 @@ def fit_check(identifier: str, nodes: list[Node], view: View, file: str, *, sile
         "every node that the cluster file declares takes jobs",
         not problems and not silent and fit >= 1,
         expected=f"{declared} declared nodes, each known to Slurm and fit",
-        actual=shorten([*problems, *silent], 6) or (words + (f"; not so {', '.join(spare[:6])}" if spare else "")),
-        evidence=tuple(line_of(view, file, f"NodeName={node.name} ") for node in references)
+        actual=shorten([*problems, *(f"{name}: {words}" for name, words in silent.items())], 6)
+        or (words + (f"; not so {', '.join(spare[:6])}" if spare else "")),
+        evidence=(
+            *(field_line(view, file, "node", name, text) for name, text in list(silent.items())[:4]),
+            *(line_of(view, file, f"NodeName={node.name} ") for node in references),
+        )
         or (view.evidence.ref(file),),
         derivation="node_groups of the cluster file, state and reason of `scontrol show node`",
         next_action="; ".join(dict.fromkeys([*_actions(groups), *([_KNOCK] if silent else [])])),
     )
 
 
-_KNOCK = "log in there: is the node up, is its network, and does `systemctl status slurmd` say running?"
-_DEAF = (
-    "its slurmd listens, but its answers are not accepted: compare /etc/munge/munge.key (`munge -n | ssh NODE unmunge`) "
-    "and `date` there with the controller's"
+_KNOCK = (
+    "log in there: is the node up, is its network, and does `systemctl status slurmd` say running? One that listens and "
+    "accepts nothing has another key or another time: compare `munge -n | ssh NODE unmunge`, and `date`"
 )
+DEAF = "accepts nothing that is said to it: another munge key, or a clock that is off by minutes"
 
 
 def _problems(group: Declared) -> list[str]:
@@ -67,33 +74,25 @@ def _actions(groups: list[Declared]) -> list[str]:
     return actions
 
 
-def silent_nodes(nodes: list[Node], unheard: dict[str, str], view: View) -> list[str]:
-    """Declared nodes at whose slurmd nobody opens, while Slurm calls them fit, in words.
+def silent_nodes(nodes: list[Node], trouble: dict[str, str], view: View) -> dict[str, str]:
+    """Declared nodes whose slurmd does not answer this host, while Slurm calls them fit → what is wrong, in words.
 
-    `unheard`: node → why the connection failed. Where that is so of all of them, it is this host that
-    is kept from their port (a firewall on a login host): Slurm's own word stands.
+    `trouble`: node → what is wrong. Where that is so of all of them, it is this host that is kept from
+    them (a firewall on a login host): Slurm's own word stands.
     """
     fit = {
         node.name for group in declared_nodes(view.inputs.cluster, nodes) for node in group.nodes if not node.trouble
     }
-    known = fit - unheard.keys()
-    if not known:
-        return []
-    return [
-        f"{name}: slurmd does not listen ({unheard[name]}), although Slurm still calls it fit"
-        for name in sorted(fit & unheard.keys())
-    ]
+    if not fit - trouble.keys():
+        return {}
+    return {name: f"{trouble[name]}, although Slurm still calls it fit" for name in sorted(fit & trouble.keys())}
 
 
-def deaf_nodes(nodes: list[Node], unheard: dict[str, str], view: View) -> list[str]:
-    """Declared nodes that Slurm does not hear although their slurmd listens, in words: their key or clock."""
+def deaf_nodes(nodes: list[Node], listening: set[str], view: View) -> dict[str, str]:
+    """Declared nodes that Slurm does not hear although their slurmd listens → what is wrong, in words."""
     groups = declared_nodes(view.inputs.cluster, nodes)
-    return [
-        f"{node.name}: {_DEAF}"
-        for group in groups
-        for node in group.unfit
-        if "NOT_RESPONDING" in node.bad and node.name not in unheard
-    ]
+    unheard = [node.name for group in groups for node in group.unfit if "NOT_RESPONDING" in node.bad]
+    return {name: f"slurmd listens, and {DEAF}" for name in unheard if name in listening}
 
 
 def gpu_check(identifier: str, nodes: list[Node], view: View, file: str) -> Check:

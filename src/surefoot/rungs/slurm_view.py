@@ -7,6 +7,7 @@ command that a node-side program ran.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -54,6 +55,14 @@ def line_of(view: View, file: str, text: str) -> Evidence:
         if needle and needle in row:
             return view.evidence.ref(file, line=number, text=text)
     return view.evidence.ref(file, text=text)
+
+
+def field_line(view: View, file: str, key: str, value: str, text: str) -> Evidence:
+    """The line of an indented JSON file that holds this key with this value, with `text` said of it."""
+    needle = f"{json.dumps(key)}: {json.dumps(value)}"
+    rows = view.evidence.blob(file).text().splitlines()
+    number = next((number for number, row in enumerate(rows, 1) if needle in row), None)
+    return view.evidence.ref(file, line=number, text=text)
 
 
 # -- scontrol show config
