@@ -105,10 +105,12 @@ def test_a_requeued_job_runs_again_in_its_folder_and_only_its_last_life_is_told(
 
 
 def test_an_element_of_an_array_has_a_folder_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "request.json").write_text('{"a": 1}')
     for element in ("1", "2"):
         env = {"SLURM_ARRAY_JOB_ID": "11", "SLURM_ARRAY_TASK_ID": element}
         assert start(tmp_path, "pass", env=env, array="1-2").wait(20) == 0
     assert [done(tmp_path / f"array-{n}").id for n in (1, 2)] == ["11_1", "11_2"]
+    assert json.loads((tmp_path / "array-2/request.json").read_text()) == {"a": 1}, "where its ranks look for it"
 
 
 def test_two_jobs_of_one_host_never_get_the_same_port(monkeypatch: pytest.MonkeyPatch) -> None:

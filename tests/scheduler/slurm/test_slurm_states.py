@@ -168,3 +168,10 @@ def test_a_batch_script_whose_interpreter_did_not_start_is_told_with_its_node(
     assert status.state is FAILED
     assert status.cause is (EndCause.EXIT if code == 1 else EndCause.LAUNCH)
     assert status.reason == words
+
+
+def test_a_done_json_of_before_the_job_started_is_no_witness_and_the_clock_is_named() -> None:
+    early = done(started_at=T - 29, ended_at=T - 21)
+    status = reconcile(seen(queue=row("COMPLETED"), done=early, now=LONG, silent_since=T + 9))
+    assert status.state is LOST
+    assert "done.json ended 22 s before Slurm started the job: the clock of n1 is behind" in status.reason

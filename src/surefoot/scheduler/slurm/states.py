@@ -273,13 +273,26 @@ def _without_done(seen: Witnesses, ended: _Ended) -> JobStatus:
             return _waiting(seen, ended.nodes, "it ended; its done.json is not to be seen yet")
         return JobStatus(
             state=JobState.LOST,
-            reason=f"Slurm says COMPLETED, but for {DONE_GRACE_S:g} s there was no done.json: that proves nothing",
+            reason=_too_old(seen, ended)
+            or f"Slurm says COMPLETED, but for {DONE_GRACE_S:g} s there was no done.json: that proves nothing",
             cause=EndCause.LOST,
             nodes=ended.nodes,
         )
     if ended.started and _silent_for(seen) < BAD_END_GRACE_S:
         return _waiting(seen, ended.nodes, f"{words}; its done.json is not to be seen yet")
     return JobStatus(state=state, reason=f"{words}; it left no done.json", cause=cause, nodes=ended.nodes)
+
+
+def _too_old(seen: Witnesses, ended: _Ended) -> str:
+    """Why a ``done.json`` that is there does not count: it is of before the job started. Empty where there is none."""
+    done, started_at = _own_done(seen), ended.started_at
+    if done is None or started_at is None:
+        return ""
+    host = done.ranks[0].host if done.ranks else "its first node"
+    return (
+        f"Slurm says COMPLETED, and done.json ended {started_at - done.ended_at:.0f} s before Slurm started the job: "
+        f"the clock of {host} is behind the controller's, or it is of an earlier life of the job"
+    )
 
 
 def _unknown(seen: Witnesses) -> JobStatus:
