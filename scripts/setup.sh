@@ -19,7 +19,7 @@ readonly OLDEST=3.11
 # What the lab (docs/lab.md) and the Slurm of the tests (docs/slurm.md) use: program or file:package.
 readonly LAB_NEEDS=(
     slurmctld:slurmctld slurmd:slurmd sbatch:slurm-client munged:munge
-    slurmdbd:slurmdbd mariadbd:mariadb-server-core mariadb-install-db:mariadb-server-core
+    slurmdbd:slurmdbd mariadbd:mariadb-server-core mariadb-install-db:mariadb-server-core my_print_defaults:mariadb-client-core
     sshd:openssh-server ssh:openssh-client ssh-keygen:openssh-client
     mmdebstrap:mmdebstrap systemd-nspawn:systemd-container socat:socat ip:iproute2 tc:iproute2
     nsenter:util-linux unshare:util-linux setpriv:util-linux

@@ -18,7 +18,10 @@ from pathlib import Path
 
 import held
 
-PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "slurmdbd", "mariadbd", "mariadb-install-db")
+PROGRAMS = (
+    *("slurmctld", "slurmd", "munged", "sbatch", "slurmdbd", "mariadbd", "mariadb-install-db"),
+    "my_print_defaults",  # mariadb-install-db calls it, from another package
+)
 _PORTS = range(16817, 30000, 200)  # below those that the kernel gives to clients
 _DATABASE = 100
 

@@ -61,7 +61,11 @@ SERVICE_SYSTEMD = """\
 #!/bin/sh
 # lab-service start|stop|restart|kill|active NAME
 case $1 in
-kill) exec systemctl kill --kill-who=main --signal=KILL "$2" ;;
+kill)
+    systemctl kill --kill-who=main --signal=KILL "$2"
+    # it has only been sent
+    for turn in $(seq 100); do systemctl is-active --quiet "$2" || exit 0; sleep 0.05; done
+    exit 1 ;;
 active) exec systemctl is-active --quiet "$2" ;;
 *) systemctl reset-failed "$2" 2>/dev/null; exec systemctl "$1" "$2" ;;
 esac
