@@ -102,10 +102,17 @@ def _kernel() -> Iterable[Problem]:
     lacking = [name for name in _NAMESPACES if not Path(f"/proc/self/ns/{name}").exists()]
     if lacking:
         yield Problem(f"the kernel has no {', '.join(lacking)} namespaces", "use a kernel that has them")
-    if "\toverlay\n" not in Path("/proc/filesystems").read_text() and not Path("/sys/module/overlay").exists():
-        yield Problem("the kernel knows no overlayfs", "modprobe overlay")
+    if not _has_overlay():
+        yield Problem("the kernel knows no overlayfs", "use a kernel that has it (modprobe overlay must work)")
     if not cgroup_folders("probe", "probe"):
         yield Problem(f"no cgroup hierarchy is mounted on {_CGROUP}", f"mount -t cgroup2 none {_CGROUP}")
+
+
+def _has_overlay() -> bool:
+    """Whether overlayfs is there or, as on a machine just started, would be loaded when it is mounted."""
+    if "\toverlay\n" in Path("/proc/filesystems").read_text():
+        return True
+    return found("modprobe") and run(["modprobe", "--dry-run", "--quiet", "overlay"], check=False).returncode == 0
 
 
 def _namespaces() -> Iterable[Problem]:
