@@ -112,7 +112,8 @@ def _has_overlay() -> bool:
     """Whether overlayfs is there or, as on a machine just started, would be loaded when it is mounted."""
     if "\toverlay\n" in Path("/proc/filesystems").read_text():
         return True
-    return found("modprobe") and run(["modprobe", "--dry-run", "--quiet", "overlay"], check=False).returncode == 0
+    ask = "PATH=$PATH:/usr/sbin:/sbin; modprobe --dry-run --quiet overlay"
+    return run(["sh", "-c", ask], check=False).returncode == 0
 
 
 def _namespaces() -> Iterable[Problem]:
