@@ -45,7 +45,7 @@ def job(name: str = "job") -> Job:
 
 
 def wait(watch: JobWatch, *jobs: Job) -> dict[str, JobStatus]:
-    return watch.wait(jobs, threading.Event(), lambda _job, _status: None, lambda: None)
+    return watch.wait(jobs, threading.Event(), lambda _job, _status: None, lambda _states: False)
 
 
 BLIP = SchedulerError("slurm_load_jobs error: Socket timed out on send/recv operation")

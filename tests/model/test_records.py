@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from surefoot.model.check import Check, Evidence
-from surefoot.model.ladder import Collectives
+from surefoot.model.ladder import Collectives, Ddp, Pending
 from surefoot.model.status import Status
 
 
@@ -23,3 +23,33 @@ def test_a_check_that_passed_has_evidence() -> None:
 def test_a_ladder_that_names_no_collective_is_refused() -> None:
     with pytest.raises(ValidationError, match="collectives"):
         Collectives(rung="collectives", collectives=())
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"then": "shrink"}, "wants min_nodes"),
+        ({"then": "move"}, "wants partition"),
+        ({"min_nodes": 2}, "min_nodes goes with then: shrink, not with cancel"),
+        ({"then": "shrink", "min_nodes": 2, "partition": "low"}, "partition goes with then: move"),
+        ({"then": "move", "partition": "a b"}, "partition"),
+        ({"wait_at_most_s": 0}, "wait_at_most_s"),
+        ({"then": "wait"}, "'cancel', 'shrink' or 'move'"),
+    ],
+)
+def test_a_policy_for_waiting_that_contradicts_itself_is_refused(fields: dict[str, object], says: str) -> None:
+    with pytest.raises(ValidationError, match=says):
+        Pending.model_validate({"wait_at_most_s": 60, **fields})
+
+
+def test_a_rung_cannot_shrink_to_as_many_nodes_as_it_asks_for() -> None:
+    pending = Pending(wait_at_most_s=60, then="shrink", min_nodes=2)
+    with pytest.raises(ValidationError, match="is not below nodes 2"):
+        Ddp(rung="ddp", nodes=2, pending=pending)
+    assert Ddp(rung="ddp", nodes=3, pending=pending).pending == pending
+
+
+def test_how_long_a_job_may_wait_is_no_part_of_what_its_evidence_is() -> None:
+    spec, patient = Ddp(rung="ddp"), Ddp(rung="ddp", pending=Pending(wait_at_most_s=60))
+    assert spec.evidence_digest() == patient.evidence_digest()
+    assert spec.evidence_digest() != Ddp(rung="ddp", nodes=2).evidence_digest()

@@ -152,3 +152,38 @@ def test_an_element_that_told_nothing_proves_nothing() -> None:
     check = ended(ARRAY, files)
     assert check.status is Status.INCONCLUSIVE
     assert "array-2" in str(check.actual)
+
+
+@pytest.mark.parametrize("spec", [SPEC, ENDED["cancelled"][0], ARRAY])
+@pytest.mark.parametrize(("cause", "status"), [(EndCause.WAITED, Status.INCONCLUSIVE), (EndCause.NODE, Status.ERROR)])
+def test_a_job_that_was_cancelled_because_it_waited_never_passes_and_says_for_what(
+    spec: JobSpec, cause: EndCause, status: Status
+) -> None:
+    reason = "waited 61 s of at most 60 for 2 nodes: n1 is down"
+    told = JobStatus(state=JobState.CANCELLED, reason=reason, cause=cause).canonical()
+    check = ended(spec, {"raw/j.status.json": told})
+    assert (check.status, reason in str(check.actual)) == (status, True)
+    assert check.next_action
+
+
+def tries(*reasons: str) -> dict[str, Any]:
+    """Files of a job that was submitted again for each of these reasons."""
+    places = [*(f"raw/j/try-{n}" for n in range(1, len(reasons) + 1)), "raw/j"]
+    return {f"{place}/submission.json": {"why": why} for place, why in zip(places, ("", *reasons), strict=True)}
+
+
+GOOD = {"raw/j/done.json": done(JobState.COMPLETED, exit_code=0), "raw/j/j-7-n1.out": ""}
+
+
+def test_a_job_that_took_several_tries_says_how_many_and_why() -> None:
+    assert ended(SPEC, GOOD).actual == "exit code 0"
+    check = ended(SPEC, {**GOOD, **tries("a node failed: without n1", "a node failed: without n[1-2]")})
+    assert (check.status, check.actual) == (Status.PASSED, "exit code 0, at try 3")
+    assert check.derivation == "try 2: a node failed: without n1; try 3: a node failed: without n[1-2]"
+    assert [seen.file for seen in check.evidence[-2:]] == ["raw/j/try-2/submission.json", "raw/j/submission.json"]
+
+
+def test_a_try_that_does_not_say_why_it_was_made_proves_nothing() -> None:
+    files = tries("a node failed")
+    del files["raw/j/submission.json"]
+    assert ended(SPEC, {**GOOD, **files}).status is Status.INCONCLUSIVE

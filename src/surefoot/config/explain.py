@@ -23,6 +23,7 @@ from surefoot.model.base import Record
 
 PATTERN_WORDS = {
     r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$": "at most 63 letters, digits, `_`, `.`, `-`, the first a letter or digit",
+    r"^[A-Za-z0-9_.,:@+=*%&|!()\[\]/-]*$": "letters, digits and signs such as `_`, `-`, `,`; no blanks or quotes",
 }
 """What the patterns of the models say, in words."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import queue
+import shlex
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -26,8 +27,8 @@ from surefoot.engine.watch import JobWatch
 from surefoot.errors import EvidenceError, MachineryError, RequestError, SurefootError
 from surefoot.evidence import EvidenceSet
 from surefoot.model.events import Event, Note, RungEnded, RungStarted
-from surefoot.model.ladder import AnyRung
-from surefoot.model.run import CollectionOutcome, RungResult, RunManifest
+from surefoot.model.ladder import AnyRung, NodeRungSpec
+from surefoot.model.run import CollectionOutcome, RungResult, RunManifest, Shrunk
 from surefoot.model.status import Status
 from surefoot.paths import RootPaths, RunPaths
 from surefoot.rungs.base import Rung
@@ -88,12 +89,18 @@ class Climb:
         there = self.root.run(self.manifest.run_id)
         return Mirror(self.connection, self.run_paths, there, self.emit)
 
+    @property
+    def _home(self) -> str:
+        """The root that this machine keeps the run under."""
+        return str(self.run_paths.folder.parent.parent)
+
     def _close(self) -> None:
         """Cancel what is still there, or say that it could not be."""
         try:
             self.scheduler.close()
         except MachineryError as error:
-            self.emit(Note.now(f"jobs of this run may still be there: {error}; end them with: surefoot jobs --reap"))
+            command = ["surefoot", "jobs", "--reap", "--run", self.manifest.run_id, "--root", self._home]
+            self.emit(Note.now(f"jobs of this run may still be there: {error}; end them with: {shlex.join(command)}"))
         self.connection.close()
 
     def _judge(self) -> Judge:
@@ -138,7 +145,8 @@ class Climb:
         for spec in attempt.evidence.plan.jobs:
             folder = Path(spec.folder)
             if not self.scheduler.reap(folder):
-                self.emit(Note.now(f"the job in {folder} still runs and does not end: end it by hand"))
+                words = shlex.join(["surefoot", "jobs", "--reap", "--run", self.manifest.run_id, "--root", self._home])
+                self.emit(Note.now(f"the job in {folder} still runs and does not end; try: {words}"))
             elif attempt.collection is None and self.connection.remote and self.connection.exists(folder):
                 bring_home(self.connection, folder, attempt.paths.job(spec.name))
 
@@ -183,13 +191,15 @@ class Climb:
         except BaseException as error:  # noqa: BLE001 - handed to the main thread, which raises it
             finished.put((spec.rung, error))
 
-    def _collect_and_judge(self, spec: AnyRung, collector: Collector, evidence: dict[str, EvidenceSet]) -> RungResult:
+    def _collect_and_judge(
+        self, spec: AnyRung, collector: Collector, evidence: dict[str, EvidenceSet], shrunk: Shrunk | None = None
+    ) -> RungResult:
         rung = self.rungs[spec.rung]
         number, paths = claim_attempt(self.run_paths, spec.rung, take_over=self.take_over)
         self.emit(RungStarted(rung=spec.rung, at=time.time()))
         planner = Planner(self.manifest, self.root, self.rungs)
         try:
-            plan = planner.plan(spec, number, evidence)
+            plan = planner.plan(spec, number, evidence, shrunk=shrunk)
         except RequestError as error:
             reason = f"what is asked cannot be done: {error}"
             return without_evidence(rung, spec, Status.INCONCLUSIVE, reason, attempt=number)
@@ -197,7 +207,11 @@ class Climb:
             return without_evidence(rung, spec, Status.ERROR, f"cannot be planned: {error}", attempt=number)
         with contextlib.suppress(MachineryError):  # what is wrong with the link, collecting will say
             self._push_again()
-        collector.collect(plan, paths)
+        pending = spec.pending if isinstance(spec, NodeRungSpec) else None
+        collection = collector.collect(plan, paths, pending)
+        if collection.shrunk is not None:
+            self.emit(Note.now(f"{spec.rung}: {collection.error} nodes"))
+            return self._collect_and_judge(spec, collector, evidence, collection.shrunk)
         return self._judge().attempt(spec, number, evidence)
 
     def _push_again(self) -> None:

@@ -15,11 +15,13 @@ from surefoot.engine.jobs import JobsRunner
 from surefoot.engine.mirror import Mirror
 from surefoot.engine.package import Package
 from surefoot.engine.store import UNSEALED, evidence_files, write_record
+from surefoot.engine.waiting import ShrinkError
 from surefoot.engine.watch import JobWatch
 from surefoot.errors import MachineryError, RequestError, StorageError
 from surefoot.files import sha256_file, write_atomic
 from surefoot.model.events import Event
 from surefoot.model.job import Job
+from surefoot.model.ladder import Pending
 from surefoot.model.run import (
     Collection,
     CollectionOutcome,
@@ -28,6 +30,7 @@ from surefoot.model.run import (
     Plan,
     PushStep,
     SealedFile,
+    Shrunk,
     Step,
 )
 from surefoot.paths import AttemptPaths
@@ -48,8 +51,11 @@ class Collector:
     emit: Callable[[Event], None]
     stop: threading.Event
 
-    def collect(self, plan: Plan, paths: AttemptPaths) -> Collection:
+    def collect(self, plan: Plan, paths: AttemptPaths, pending: Pending | None = None) -> Collection:
         """Execute `plan` and seal what it left. Always returns a seal, unless the disk refuses it.
+
+        `pending`: how long its jobs may wait. Where that is over and the plan is to ask for fewer
+        nodes, the seal says so (`Collection.shrunk`): the attempt was given up.
 
         Steps after one that did not end as expected are not executed: their evidence could not
         mean what it says.
@@ -57,16 +63,20 @@ class Collector:
         started_at = time.time()
         jobs: list[Job] = []
         outcome, error = CollectionOutcome.COMPLETE, ""
+        shrunk: Shrunk | None = None
         try:
             write_record(paths.plan, plan)
             self.mirror.begin(paths)
             paths.raw.mkdir(exist_ok=True)
             for step in plan.steps:
                 self._check_stop()
-                if not self._execute(step, plan, paths, jobs):
+                if not self._execute(step, plan, paths, jobs, pending):
                     break
         except _Stopped:
             outcome, error = CollectionOutcome.ABORTED, "interrupted; its jobs were cancelled"
+        except ShrinkError as smaller:
+            shrunk = smaller.shrunk
+            outcome, error = CollectionOutcome.ABORTED, f"{shrunk.reason}; asked again for {shrunk.nodes}"
         except (MachineryError, RequestError) as broken:
             outcome, error = CollectionOutcome.BROKEN, str(broken)
         except OSError as broken:
@@ -78,6 +88,7 @@ class Collector:
             ended_at=time.time(),
             jobs=tuple(jobs),
             files=_seal(paths.folder),
+            shrunk=shrunk,
         )
         write_record(paths.collection, collection)
         self.mirror.send_attempt(paths)
@@ -87,14 +98,14 @@ class Collector:
         if self.stop.is_set():
             raise _Stopped
 
-    def _execute(self, step: Step, plan: Plan, paths: AttemptPaths, jobs: list[Job]) -> bool:
+    def _execute(self, step: Step, plan: Plan, paths: AttemptPaths, jobs: list[Job], pending: Pending | None) -> bool:
         match step:
             case CommandStep():
                 return self._command(step, paths)
             case PushStep():
                 return self._push(step, paths)
             case JobsStep():
-                runner = JobsRunner(self.connection, self.watch, self.emit, self.stop, plan.rung)
+                runner = JobsRunner(self.connection, self.watch, self.emit, self.stop, plan.rung, pending)
                 ended_well = runner.run(step, paths, jobs)
                 self._check_stop()
                 return ended_well

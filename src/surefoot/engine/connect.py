@@ -25,10 +25,13 @@ def refuse_unsupported(cluster: Cluster) -> None:
         )
 
 
-def connect(cluster: Cluster, hurry: threading.Event | None = None) -> tuple[Connection, Scheduler]:
+def connect(
+    cluster: Cluster, hurry: threading.Event | None = None, *, patience_s: float = 600
+) -> tuple[Connection, Scheduler]:
     """Connection and scheduler, not used yet: nothing is reached before the first command.
 
-    `hurry`: once it is set, a broken link is not waited for as long.
+    `hurry`: once it is set, a broken link is not waited for as long. `patience_s`: how long a
+    scheduler may be too busy to answer.
 
     Raises RequestError (`refuse_unsupported`, a host name that ssh would take for an option).
     """
@@ -43,4 +46,4 @@ def connect(cluster: Cluster, hurry: threading.Event | None = None) -> tuple[Con
         return connection, LocalScheduler()
     asked = cluster.scheduler
     site = Site(python=cluster.python, partition=asked.partition, account=asked.account, qos=asked.qos)
-    return connection, SlurmScheduler(connection, site)
+    return connection, SlurmScheduler(connection, site, patience_s=patience_s)

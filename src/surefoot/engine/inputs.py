@@ -50,7 +50,7 @@ def configuration_digests(rung: Rung[Any, Any], spec: RungSpec, inputs: RunInput
         "sources": lambda: digest_of(inputs.source_digests),
         "configuration": lambda: inputs.configuration_digest,
     }
-    return {"rung": spec.content_digest(), **{name: known[name]() for name in rung.uses}}
+    return {"rung": spec.evidence_digest(), **{name: known[name]() for name in rung.uses}}
 
 
 def changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

@@ -12,10 +12,12 @@ from pathlib import Path
 
 from surefoot.connection.base import Connection
 from surefoot.engine.store import write_record
-from surefoot.engine.watch import JobWatch
+from surefoot.engine.waiting import Patience
+from surefoot.engine.watch import JobWatch, told
 from surefoot.errors import MachineryError
 from surefoot.model.events import Event, JobChanged, Note, Progress
 from surefoot.model.job import EndCause, Job, JobState, JobStatus
+from surefoot.model.ladder import Pending
 from surefoot.model.run import JobsStep
 from surefoot.paths import AttemptPaths
 from surefoot.scheduler.base import Scheduler
@@ -35,12 +37,15 @@ class JobsRunner:
     emit: Callable[[Event], None]
     stop: threading.Event
     rung: str
+    pending: Pending | None = None
+    """How long its jobs may wait."""
 
     def run(self, step: JobsStep, paths: AttemptPaths, jobs: list[Job]) -> bool:
         """Every job of `step` to its end; True when all ended as expected.
 
         `jobs` gets each submission, also of what was tried again. Whatever happens, nothing keeps
-        running, and what the jobs left lies in `paths`. Raises MachineryError.
+        running, and what the jobs left lies in `paths`. Raises MachineryError, and ShrinkError where
+        the step is to be asked anew with fewer nodes.
         """
         current: dict[str, Job] = {}
         states: dict[str, JobStatus] = {}
@@ -63,29 +68,51 @@ class JobsRunner:
     ) -> None:
         """Until everything is over. `current` holds the last submission of each job."""
         progress = _ProgressReader(self.connection, self.rung, list(current.values()), self.emit)
-        waiting = list(current.values())
+        patience = Patience(self.watch.scheduler, self.rung, self.pending, self.emit)
+        announced: dict[str, object] = {}
+        open_jobs = set(current)
 
-        def tick() -> None:
+        def tick(now: Mapping[str, JobStatus]) -> bool:
+            states.update(now)
             progress.tick()
             cancelling.tick(current, progress.seen)
+            moved = patience.tick({name: current[name] for name in open_jobs}, now)
+            for job in moved:
+                current[job.spec.name] = job
+                jobs.append(job)
+            return bool(moved) or any(status.cause is EndCause.NODE for status in now.values())
 
         def changed(job: Job, status: JobStatus) -> None:
-            self._announce(job, status)
-            cancelling.changed(job, status)
+            if announced.get(job.id) != told(status):  # it is told of again each time that waiting begins
+                announced[job.id] = told(status)
+                self._announce(job, status)
+                cancelling.changed(job, status)
 
-        while waiting:
-            states.update(self.watch.wait(waiting, self.stop, changed, tick))
+        while open_jobs:
+            waited = self.watch.wait([current[name] for name in sorted(open_jobs)], self.stop, changed, tick)
+            states.update(waited)
             if self.stop.is_set():
                 return
-            again = []
-            for job in waiting:
-                retried = self.watch.scheduler.try_again(job, states[job.id])
-                if retried is not None:
-                    self.emit(Note.now(f"{self.rung}: job {job.spec.name!r} ({job.id}): {retried.reason}"))
-                    current[job.spec.name] = retried.job
-                    again.append(retried.job)
-            jobs += again
-            waiting = again
+            over = {name for name in open_jobs if (s := states.get(current[name].id)) is not None and s.state.final}
+            for name in sorted(over):
+                again = self._after(current[name], states, patience)
+                if again is not None:
+                    current[name] = again
+                    jobs.append(again)
+                else:
+                    open_jobs.discard(name)
+
+    def _after(self, job: Job, states: dict[str, JobStatus], patience: Patience) -> Job | None:
+        """What follows when a job is over: its next try, or nothing."""
+        given_up = patience.given_up.get(job.id)
+        if given_up is not None and states[job.id].state is JobState.CANCELLED:
+            states[job.id] = given_up
+            return None
+        retried = self.watch.scheduler.try_again(job, states[job.id])
+        if retried is None:
+            return None
+        self.emit(Note.now(f"{self.rung}: job {job.spec.name!r} ({job.id}): {retried.reason}, as job {retried.job.id}"))
+        return retried.job
 
     def _end(self, submitted: Sequence[Job], states: Mapping[str, JobStatus], paths: AttemptPaths) -> None:
         """Nothing keeps running into a folder that is sealed; then what there is comes home."""
@@ -116,6 +143,10 @@ class JobsRunner:
                 job_id=job.id,
                 state=status.state,
                 reason=status.reason,
+                nodes=status.nodes,
+                elapsed_s=status.elapsed_s,
+                limit_s=job.spec.time_limit_s,
+                expected_start=status.expected_start,
                 at=time.time(),
             )
         )
@@ -151,6 +182,8 @@ def as_expected(job: Job, status: JobStatus) -> bool:
     Of a job that is to be ended by another's hand, and of an array, the state is all there is.
     """
     wanted = job.spec.expect
+    if status.cause in (EndCause.WAITED, EndCause.NODE):
+        return False
     if wanted.state is not None or job.spec.array:
         return status.state is wanted.final_state
     if status.done is None:

@@ -12,16 +12,16 @@ from typing import Any
 
 from surefoot.engine import package
 from surefoot.engine.inputs import changed, differences, only_below
-from surefoot.engine.planning import Planner
+from surefoot.engine.planning import Planner, effective, may_shrink_to
 from surefoot.engine.store import Attempt, load_attempt
 from surefoot.errors import EvidenceError, RequestError
 from surefoot.evidence import EvidenceSet
 from surefoot.model.check import Check, Evidence
-from surefoot.model.ladder import AnyRung
-from surefoot.model.run import Collection, CollectionOutcome, Judgement, RungResult, RunManifest
+from surefoot.model.ladder import AnyRung, NodeRungSpec
+from surefoot.model.run import Collection, CollectionOutcome, Judgement, Plan, RungResult, RunManifest, Shrunk
 from surefoot.model.status import Status, combine
 from surefoot.paths import RootPaths, RunPaths
-from surefoot.rungs.base import Rung, View
+from surefoot.rungs.base import Rung, View, nodes_of
 from surefoot.rungs.endings import ending_checks
 
 _DAMAGED = "the evidence was changed after it was collected: run this rung again (--resume RUN)"
@@ -93,15 +93,21 @@ class Judge:
         checks = [_belongs(planner, spec, attempt, needs), _intact(attempt, collection)]
         if any(check.status is not Status.PASSED for check in checks):
             return _conclude(checks, Judgement())  # what damaged evidence says is beside the point
+        if evidence.plan.shrunk is not None:
+            checks.append(_on_fewer_nodes(planner, spec, evidence, evidence.plan.shrunk))
         if collection.outcome is CollectionOutcome.BROKEN:
             checks.append(_broken(collection, evidence))
         own = Judgement()
         try:
             checks += ending_checks(evidence)
             if collection.outcome is CollectionOutcome.COMPLETE:
-                view = View(evidence=evidence, inputs=self.manifest.inputs, spec=spec, needs=needs)
+                asked = effective(spec, evidence.plan.shrunk)
+                view = View(evidence=evidence, inputs=self.manifest.inputs, spec=asked, needs=needs)
                 rung = self.rungs[spec.rung]
                 own = rung.judge(rung.read(view), view)
+                if evidence.plan.shrunk is not None:
+                    where = f"on {evidence.plan.shrunk.nodes} of {_asked_nodes(planner, spec)} nodes"
+                    own = own.model_copy(update={"summary": f"{where}: {own.summary}"})
         except EvidenceError as error:
             checks.append(_unreadable(error, evidence))
         except Exception as error:  # noqa: BLE001 - whatever a damaged file does to a parser, it is no pass and no crash
@@ -134,7 +140,7 @@ def _belongs(planner: Planner, spec: AnyRung, attempt: Attempt, needs: Mapping[s
     plan, manifest = attempt.evidence.plan, planner.manifest
     other_code = manifest.inputs.code_digest != package.code_digest()
     try:
-        again = planner.plan(spec, attempt.number, needs, plan.nonce)
+        again = planner.plan(spec, attempt.number, needs, plan.nonce, plan.shrunk)
     except (EvidenceError, RequestError, KeyError) as error:
         problems = [f"cannot be planned again: {error}"]
     else:
@@ -142,6 +148,7 @@ def _belongs(planner: Planner, spec: AnyRung, attempt: Attempt, needs: Mapping[s
         compared = {"run_id", "rung", "attempt"} if other_code else {"run_id", "rung", "attempt", "steps", "expect"}
         before, now = (p.model_dump(mode="json", include=compared) for p in (plan, again))
         problems += [] if problems else differences(before, now)
+        problems += _shrunk_too_far(planner, spec, plan)
     return Check(
         id="evidence.belongs",
         claim="the evidence was collected for this run, this rung and these inputs",
@@ -150,6 +157,35 @@ def _belongs(planner: Planner, spec: AnyRung, attempt: Attempt, needs: Mapping[s
         actual="; ".join(problems[:5]) or ("as these inputs ask" if not other_code else OTHER_CODE),
         evidence=(attempt.evidence.ref("plan.json"),) if "plan.json" in attempt.evidence else (),
         next_action="run this rung again with today's inputs: --resume RUN" if problems else "",
+    )
+
+
+def _asked_nodes(planner: Planner, spec: AnyRung) -> int:
+    """Nodes that the ladder asks for."""
+    return nodes_of(planner.manifest.inputs.cluster, spec) if isinstance(spec, NodeRungSpec) else 1
+
+
+def _shrunk_too_far(planner: Planner, spec: AnyRung, plan: Plan) -> list[str]:
+    """An attempt on fewer nodes than the ladder allows is evidence of something else."""
+    asked = _asked_nodes(planner, spec)
+    if plan.shrunk is None or may_shrink_to(spec, asked, plan.shrunk.nodes):
+        return []
+    return [f"it ran on {plan.shrunk.nodes} nodes; the ladder asks for {asked}, and allows no so few (pending)"]
+
+
+def _on_fewer_nodes(planner: Planner, spec: AnyRung, evidence: EvidenceSet, shrunk: Shrunk) -> Check:
+    """Said with every result of such an attempt: what it proves, it proves of these nodes."""
+    asked = _asked_nodes(planner, spec)
+    assert isinstance(spec, NodeRungSpec)
+    assert spec.pending is not None
+    return Check(
+        id="evidence.nodes",
+        claim="it ran on as few nodes as the ladder allows, and no fewer",
+        status=Status.PASSED,
+        expected=f"{asked} nodes, or at least {spec.pending.min_nodes} where they are not to be had",
+        actual=f"{shrunk.nodes} of {asked} nodes: the others are not proved",
+        evidence=(evidence.ref("plan.json", text=f"shrunk to {shrunk.nodes} nodes"),),
+        derivation=shrunk.reason,
     )
 
 

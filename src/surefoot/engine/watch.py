@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from surefoot.errors import MachineryError
 from surefoot.model.job import Job, JobState, JobStatus
@@ -35,11 +35,12 @@ class JobWatch:
         jobs: Sequence[Job],
         stop: threading.Event,
         on_change: Callable[[Job, JobStatus], None],
-        on_tick: Callable[[], None],
+        on_tick: Callable[[Mapping[str, JobStatus]], bool],
     ) -> dict[str, JobStatus]:
-        """Until every job is in a final state, or `stop` is set (then states may not be final).
+        """Until every job is in a final state, `on_tick` says so, or `stop` is set (then states may not be final).
 
-        `on_change` is called for each new state, `on_tick` a few times a second. Raises the
+        `on_change` is called for each new state, reason or place, `on_tick` a few times a second
+        with what is known of these jobs; True ends the wait. Raises the
         MachineryError that polling kept meeting: a scheduler that fails to answer now and then is
         asked again, and one that answers again is believed again.
         """
@@ -58,10 +59,11 @@ class JobWatch:
                     now = {job.id: self._states[job.id] for job in jobs if job.id in self._states}
                 for job in jobs:
                     status = now.get(job.id)
-                    if status is not None and (job.id not in seen or seen[job.id].state is not status.state):
+                    if status is not None and (job.id not in seen or told(seen[job.id]) != told(status)):
                         on_change(job, status)
                 seen = now
-                on_tick()
+                if on_tick(seen):
+                    break
                 if len(seen) == len(jobs) and all(status.state.final for status in seen.values()):
                     break
             return seen
@@ -118,6 +120,11 @@ class JobWatch:
             self._states.update(wanted)
             self._changed.notify_all()
         return news
+
+
+def told(status: JobStatus) -> tuple[JobState, str, str]:
+    """What of a job's status is news when it changes: not that it has been running for a second longer."""
+    return status.state, status.reason, status.nodes
 
 
 def _as_machinery(error: Exception) -> MachineryError:

@@ -25,7 +25,7 @@ class RungStarted(Record):
 
 
 class JobChanged(Record):
-    """A job was submitted or changed its state."""
+    """A job was submitted or changed: its state, why it waits, where it runs."""
 
     kind: Literal["job_changed"] = "job_changed"
     rung: str
@@ -34,7 +34,14 @@ class JobChanged(Record):
     """The scheduler's id; empty before it gave one."""
     state: JobState
     reason: str = ""
-    """Why it waits or why it ended, in the scheduler's words."""
+    """Why it waits or why it ended, in words."""
+    nodes: str = ""
+    """Hostlist of where it runs or ran."""
+    elapsed_s: float | None = None
+    """How long it had been running at `at`; None: not told."""
+    limit_s: float | None = None
+    expected_start: float | None = None
+    """Unix time at which the scheduler means to start it."""
     at: float
 
 

@@ -40,6 +40,8 @@ class EndCause(StrEnum):
     """Slurm could not start it: folder, interpreter, output file."""
     CANCELLED = "cancelled"
     PREEMPTED = "preempted"
+    WAITED = "waited"
+    """It waited longer than it may, or could never start: Surefoot cancelled it."""
     LOST = "lost"
 
 
@@ -151,6 +153,8 @@ class JobStatus(Record):
     state: JobState
     reason: str = ""
     """Why it waits or why it ended, in words."""
+    word: str = ""
+    """Why it waits, in the scheduler's own word (``Resources``)."""
     done: JobDone | None = None
     cause: EndCause | None = None
     """Why it ended badly; None while it has not."""

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from surefoot.model.base import Record
+from surefoot.model.base import Record, digest_of
+from surefoot.model.job import SchedulerWord
 from surefoot.units import parse_size
 
 Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "sendrecv"]
@@ -36,6 +37,30 @@ Size = Annotated[
 """Bytes. A file may say ``32MiB``; the record holds the number."""
 
 
+class Pending(Record):
+    """How long a rung's jobs may wait in the scheduler's queue, and what then."""
+
+    wait_at_most_s: int = Field(ge=1)
+    """From submission to start, for each job."""
+    then: Literal["cancel", "shrink", "move"] = "cancel"
+    """``shrink``: ask again for as many nodes as are free, `min_nodes` at least. ``move``: ask again in
+    `partition`. Where that is done already, or does not help, the job is cancelled."""
+    min_nodes: Annotated[int, Field(ge=1)] | None = None
+    partition: SchedulerWord = ""
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> Self:
+        if self.then == "shrink" and self.min_nodes is None:
+            raise ValueError("then: shrink wants min_nodes, the fewest nodes that still prove something")
+        if self.then == "move" and not self.partition:
+            raise ValueError("then: move wants partition, the one to move to")
+        if self.then != "shrink" and self.min_nodes is not None:
+            raise ValueError(f"min_nodes goes with then: shrink, not with {self.then}")
+        if self.then != "move" and self.partition:
+            raise ValueError(f"partition goes with then: move, not with {self.then}")
+        return self
+
+
 class RungSpec(Record):
     """What every rung takes."""
 
@@ -43,6 +68,10 @@ class RungSpec(Record):
     """Rungs that must have PASSED before this one runs."""
     time_limit_s: int = Field(default=300, ge=5)
     """Limit of each of its jobs."""
+
+    def evidence_digest(self) -> str:
+        """sha256 (hex) of what decides what the evidence is. How long its jobs may wait does not."""
+        return digest_of({key: value for key, value in self.canonical().items() if key != "pending"})
 
 
 class NodeRungSpec(RungSpec):
@@ -52,6 +81,15 @@ class NodeRungSpec(RungSpec):
     """``all``: every node that the cluster file declares."""
     ranks_per_node: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
     """``auto``: one per GPU where there are enough GPUs, else two on the CPU."""
+    pending: Pending | None = None
+    """None: its jobs wait as long as they must. What can never start is ended in any case."""
+
+    @model_validator(mode="after")
+    def _shrinks_to_fewer(self) -> Self:
+        least = self.pending.min_nodes if self.pending else None
+        if least is not None and self.nodes != "all" and least >= self.nodes:
+            raise ValueError(f"pending.min_nodes {least} is not below nodes {self.nodes}")
+        return self
 
 
 class Runner(RungSpec):

@@ -83,6 +83,14 @@ class JobsStep(Record):
 Step = CommandStep | PushStep | JobsStep
 
 
+class Shrunk(Record):
+    """An attempt asks for fewer nodes than its ladder, because its jobs waited too long for so many."""
+
+    nodes: int = Field(ge=1)
+    reason: str
+    """What the jobs of the attempt before waited for, in words."""
+
+
 class Plan(Record):
     """``plan.json``: what one attempt at a rung asked for. Judging reads what was asked from here."""
 
@@ -96,6 +104,8 @@ class Plan(Record):
     """What judging compares with: world size, devices, floors, digests."""
     inputs: dict[str, str] = {}
     """Name to digest of everything this attempt depends on."""
+    shrunk: Shrunk | None = None
+    """None: as many nodes as the ladder asks for."""
 
     @property
     def jobs(self) -> tuple[JobSpec, ...]:
@@ -130,6 +140,8 @@ class Collection(Record):
     jobs: tuple[Job, ...] = ()
     files: dict[str, SealedFile]
     """Path relative to the attempt's folder → what it held. ``plan.json`` is among them."""
+    shrunk: Shrunk | None = None
+    """It was given up so that the next attempt asks for fewer nodes."""
 
 
 class Judgement(Record):

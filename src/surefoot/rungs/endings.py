@@ -25,7 +25,7 @@ def ending_checks(evidence: EvidenceSet) -> list[Check]:
         elif isinstance(step, JobsStep):
             for spec in step.jobs:
                 claim = _claim(spec)
-                check = partial(_kind_of_job(spec), evidence, spec, claim)
+                check = partial(_checked, evidence, spec, claim)
                 checks.append(_guarded(f"job.{spec.name}.ended", claim, check, evidence))
     return checks
 
@@ -36,6 +36,40 @@ def _claim(spec: JobSpec) -> str:
     if spec.array:
         return f"every element of the array {spec.name!r} ended with {_words(spec.expect)}"
     return f"all {spec.world_size} ranks of job {spec.name!r} ended with {_words(spec.expect)}"
+
+
+def _checked(evidence: EvidenceSet, spec: JobSpec, claim: str) -> Check:
+    """How a job ended; and where it took more than one try, why."""
+    told = _scheduler_word(evidence, spec)
+    if told is not None and told.state is JobState.CANCELLED and told.cause in (EndCause.WAITED, EndCause.NODE):
+        # It never ran: also no proof that a job which is to be cancelled can be.
+        check = _without_done(evidence, spec, claim, told)
+    else:
+        check = _kind_of_job(spec)(evidence, spec, claim)
+    return _with_tries(check, evidence, spec)
+
+
+def _with_tries(check: Check, evidence: EvidenceSet, spec: JobSpec) -> Check:
+    """Each submission that was set aside (``try-<n>/``), with the reason that the next one was made for."""
+    folder = f"raw/{spec.name}"
+    names = {blob.name.split("/")[2] for blob in evidence.under(folder) if blob.name.startswith(f"{folder}/try-")}
+    if not names:
+        return check
+    reasons, refs = [], []
+    for number in range(2, len(names) + 2):
+        place = f"{folder}/try-{number}" if f"try-{number}" in names else folder
+        intent = evidence.json(f"{place}/submission.json")
+        why = intent.get("why") if isinstance(intent, dict) else None
+        reasons.append(f"try {number}: {why or 'no reason was recorded'}")
+        refs.append(evidence.ref(f"{place}/submission.json", text=str(why)))
+    told = "; ".join(reasons)
+    return check.model_copy(
+        update={
+            "actual": f"{check.actual}, at try {len(names) + 1}",
+            "derivation": f"{check.derivation}; {told}" if check.derivation else told,
+            "evidence": (*check.evidence, *refs),
+        }
+    )
 
 
 def _kind_of_job(spec: JobSpec) -> Callable[[EvidenceSet, JobSpec, str], Check]:
@@ -272,7 +306,7 @@ def _by_cause(cause: EndCause | None) -> Status | None:
     """What the scheduler's cause shows: the machinery broke, the job failed, or nothing; None: there is no cause."""
     if cause in (EndCause.NODE, EndCause.LAUNCH, EndCause.LOST):
         return Status.ERROR
-    if cause in (EndCause.CANCELLED, EndCause.PREEMPTED):
+    if cause in (EndCause.CANCELLED, EndCause.PREEMPTED, EndCause.WAITED):
         return Status.INCONCLUSIVE
     return Status.FAILED if cause is not None else None
 
@@ -285,6 +319,8 @@ _CAUSE_ACTION: dict[EndCause | None, str] = {
     EndCause.MEMORY: "ask for more memory, or for fewer ranks on a node, in the ladder",
     EndCause.TIME: "see what it was doing in its .out file; raise the rung's time_limit_s if it needs longer",
     EndCause.CANCELLED: "somebody cancelled it: resume the run",
+    EndCause.WAITED: "mend what it waits for (a limit, a node), give it longer or ask for less (pending, nodes in the "
+    "ladder), then resume the run",
     EndCause.PREEMPTED: "it was preempted: resume the run when the cluster is less busy",
 }
 

@@ -20,6 +20,8 @@ from surefoot.errors import EvidenceError, SchedulerError
 from surefoot.evidence import parse_json, parse_record
 from surefoot.files import write_atomic
 from surefoot.model.job import Job, JobDone, JobSpec, JobState, JobStatus
+from surefoot.model.listed import TaggedJob
+from surefoot.scheduler.base import Waiting
 from surefoot.scheduler.processes import is_alive, start_ticks
 
 _CANCEL_WAIT_S = 15.0
@@ -90,6 +92,23 @@ class LocalScheduler:
 
     def try_again(self, job: Job, status: JobStatus) -> None:
         """There is no other node."""
+
+    def why_waiting(self, job: Job) -> Waiting:  # noqa: ARG002 - the interface's
+        with self._lock:
+            running = [other.job.spec.name for other in self._running.values()]
+        return Waiting(held_by=f"CPUs by {', '.join(running)}" if running else "")
+
+    def move(self, job: Job, partition: str, reason: str) -> Job:  # noqa: ARG002 - the interface's
+        raise SchedulerError("processes of this machine have no partitions", next_action="drop then: move")
+
+    def tagged(self, runs: Path) -> list[TaggedJob]:
+        """Jobs whose supervisor or ranks run on this machine, of every run below `runs`."""
+        folders = (path.parent for path in sorted(runs.glob("*/rungs/*/attempt-*/raw/*/supervisor.json")))
+        return [job for folder in folders if (job := _running_in(folder)) is not None]
+
+    def end(self, jobs: Sequence[TaggedJob]) -> list[TaggedJob]:
+        """By their folders. Those that are still there."""
+        return [job for job in jobs if not reap(Path(job.folder))]
 
     def reap(self, folder: Path) -> bool:
         return reap(folder)
@@ -200,6 +219,30 @@ def reap(folder: Path, wait_s: float = _CANCEL_WAIT_S) -> bool:
         time.sleep(0.1)
     end_ranks(folder)
     return True
+
+
+def _running_in(folder: Path) -> TaggedJob | None:
+    """The job of a folder, while anything of it runs here."""
+    try:
+        who = json.loads((folder / "supervisor.json").read_text())
+        processes = [(int(p["pid"]), p["start_ticks"]) for p in (who, *who["ranks"])]
+        job = json.loads((folder / "job.json").read_text())
+        spec, submitted_at = job["spec"], float(job["submitted_at"])
+        if who["host"] != socket.gethostname() or not any(is_alive(*process) for process in processes):
+            return None
+        return TaggedJob(
+            id=job["id"],
+            name=spec["name"],
+            state=JobState.RUNNING,
+            run=folder.parents[4].name,
+            nonce=spec["env"].get("SUREFOOT_NONCE", ""),
+            nodes=who["host"],
+            elapsed_s=time.time() - submitted_at,
+            limit_s=spec["time_limit_s"],
+            folder=str(folder),
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # damaged, or in the making
 
 
 def end_ranks(folder: Path) -> None:

@@ -125,3 +125,17 @@ def test_two_jobs_of_one_host_never_get_the_same_port(monkeypatch: pytest.Monkey
         lock.close()
     assert len(set(ports)) == 3
     assert set(ports) <= set(launch.PORTS)
+
+
+def test_a_launcher_on_a_node_given_up_for_lost_does_not_overwrite_what_the_next_try_wrote(tmp_path: Path) -> None:
+    first = start(tmp_path, "import time; open('up', 'w').close(); time.sleep(3)")
+    deadline = time.monotonic() + 10
+    while not (tmp_path / "up").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    (tmp_path / "try-1").mkdir()
+    for name in ("claim", "started.json"):
+        (tmp_path / name).rename(tmp_path / "try-1" / name)
+    assert start(tmp_path, "pass", env={"SLURM_JOB_ID": "13"}).wait(20) == 0
+    assert first.wait(20) == 0
+    assert done(tmp_path).id == "13"

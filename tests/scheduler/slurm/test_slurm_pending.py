@@ -8,8 +8,22 @@ from math import inf
 import pytest
 
 from surefoot.model.job import EndCause, JobSpec, JobState, JobStatus
-from surefoot.scheduler.slurm.parse import NodeRow, Partition
-from surefoot.scheduler.slurm.pending import NEVER, WORDS, PendingPolicy, explain, never_runs, overdue, stranded
+from surefoot.model.ladder import Pending
+from surefoot.scheduler.base import Waiting
+from surefoot.scheduler.slurm.parse import Holder, NodeRow, Partition
+from surefoot.scheduler.slurm.pending import (
+    NEVER,
+    UNAVAILABLE,
+    WORDS,
+    Overdue,
+    explain,
+    never_runs,
+    overdue,
+    stranded,
+    waits_for,
+    what_then,
+    word_of,
+)
 from surefoot.scheduler.slurm.retry import retry
 
 SPEC = JobSpec(name="j", argv=("x",), folder="/f", nodes=4, ranks_per_node=2)
@@ -53,42 +67,95 @@ def test_a_node_that_is_down_counts_only_where_it_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    "reason", ["Priority", "QOSMaxGRESPerUser", "AssocGrpNodeLimit", "ReqNodeNotAvail, UnavailableNodes:n3"]
-)
+    "reason",
+    [
+        "Priority", "QOSMaxGRESPerUser", "AssocGrpNodeLimit", "ReqNodeNotAvail, UnavailableNodes:n3",
+        "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions",
+        "ReqNodeNotAvail,_UnavailableNodes:n3",
+    ],
+)  # fmt: skip
 def test_a_reason_is_explained_and_shown(reason: str) -> None:
     assert explain(reason).endswith(f"[{reason}]")
     assert len(explain(reason)) > len(reason) + 10
 
 
-def test_a_reason_that_nobody_knows_is_shown_as_it_is_and_the_expected_start_is_told() -> None:
+def test_a_reason_that_nobody_knows_is_shown_as_it_is() -> None:
     assert explain("SomethingNew") == "SomethingNew"
-    assert "in 2 h 5 min" in explain("Priority", 7500, 0)
-    assert "in 3 min" in explain("Priority", 200, 0)
-    assert "start" not in explain("Priority", None, 0)
+    assert word_of("ReqNodeNotAvail, UnavailableNodes:n3") == "ReqNodeNotAvail"
     assert NEVER - {"x"} <= WORDS.keys()
+    assert WORDS.keys() >= UNAVAILABLE
 
 
-def test_waiting_too_long_ends_as_the_policy_says() -> None:
-    policy = PendingPolicy(max_wait_s=60)
-    assert overdue(SPEC, policy, 60, "Priority") is None
-    cancelled = overdue(SPEC, policy, 61, "Priority")
-    assert cancelled is not None
-    assert (cancelled.again, "waited 61 s of 60" in cancelled.reason) == (None, True)
-    moved = overdue(SPEC, replace(policy, then="move", partition="fast"), 61, "Priority")
-    assert moved is not None
-    assert moved.again is not None
-    assert moved.again.partition == "fast"
-    shrunk = overdue(SPEC, replace(policy, then="shrink", min_nodes=3), 61, "Priority")
-    assert shrunk is not None
-    assert shrunk.again is not None
-    assert shrunk.again.nodes == 3
-    assert overdue(SPEC, PendingPolicy(), 1e9, "Priority") is None
+HELD = JobStatus(state=JobState.PENDING, reason=explain("Resources"), word="Resources", expected_start=7500)
+CANCEL = Pending(wait_at_most_s=60)
+MOVE = Pending(wait_at_most_s=60, then="move", partition="fast")
+SHRINK = Pending(wait_at_most_s=60, then="shrink", min_nodes=2)
 
 
-def test_a_job_that_can_never_start_is_not_waited_for() -> None:
-    step = overdue(SPEC, PendingPolicy(), 0, "DependencyNeverSatisfied")
-    assert step is not None
-    assert "never starts" in step.reason
+def then(policy: Pending | None, *, free: int = 0, moved: bool = False, status: JobStatus = HELD) -> Overdue:
+    seen = Waiting(held_by="n1 by job 7 of ann (train, 3 h 0 min left)", free=free)
+    return what_then(SPEC, policy, 61, status, seen, moved=moved, now=0)
+
+
+def test_waiting_is_over_when_the_policy_says_and_never_without_one() -> None:
+    assert not overdue(CANCEL, 60, "Priority")
+    assert overdue(CANCEL, 61, "Priority")
+    assert not overdue(None, 1e9, "Priority")
+    assert overdue(None, 0, "DependencyNeverSatisfied")
+
+
+def test_a_job_that_waited_too_long_says_how_long_for_what_who_holds_it_and_until_when() -> None:
+    reason = then(CANCEL).reason
+    assert reason.startswith("waited 61 s of at most 60 for 4 nodes: it is next")
+    assert "held: n1 by job 7 of ann (train, 3 h 0 min left)" in reason
+    assert "in 2 h 5 min" in reason
+    never = then(None, status=HELD.model_copy(update={"word": "BadConstraints", "reason": explain("BadConstraints")}))
+    assert never.reason.startswith("can never start: no node has what it asks for")
+
+
+def test_the_policy_says_what_becomes_of_it() -> None:
+    assert then(CANCEL).then == "cancel"
+    assert then(MOVE).then == "move"
+    assert then(MOVE, moved=True).then == "cancel"
+    assert (then(SHRINK).then, then(SHRINK).nodes) == ("shrink", 2)
+    assert then(SHRINK, free=3).nodes == 3
+    assert then(SHRINK, free=9).nodes == 3  # fewer than it waited for in any case
+    small = SPEC.model_copy(update={"nodes": 2})
+    assert what_then(small, SHRINK, 61, HELD, Waiting(), moved=False, now=0).then == "cancel"
+
+
+def test_fewer_nodes_do_not_help_a_job_that_can_never_start_and_another_partition_may() -> None:
+    never = HELD.model_copy(update={"word": "PartitionTimeLimit"})
+    assert then(SHRINK, status=never).then == "cancel"
+    assert then(MOVE, status=never).then == "move"
+
+
+def test_what_holds_the_nodes_is_named_the_job_with_least_time_left_first() -> None:
+    holders = [
+        Holder("7", "ann", "train", "n[1-2]", 11_400),
+        Holder("8", "bob", "eval", "n3", 90),
+        Holder("9", "eve", "other", "x9", 5),
+        Holder("10", "eve", "endless", "n4", None),
+    ]
+    nodes = [replace(node, state="allocated") for node in NODES]
+    seen = waits_for(SPEC, "", nodes, holders)
+    assert seen.held_by == (
+        "n3 by job 8 of bob (eval, 1 min left), n[1-2] by job 7 of ann (train, 3 h 10 min left), "
+        "n4 by job 10 of eve (endless, no time limit)"
+    )
+    assert (seen.down, seen.free) == ("", 0)
+
+
+def test_of_many_holders_some_are_named_and_the_rest_counted() -> None:
+    holders = [Holder(str(i), "ann", "t", "n1", float(i)) for i in range(9)]
+    assert waits_for(SPEC, "gpu", NODES, holders).held_by.endswith(" and 5 more jobs")
+
+
+def test_nodes_that_are_down_are_told_and_free_ones_counted() -> None:
+    nodes = [replace(NODES[0], state="down", reason="bad rail"), *NODES[1:3], replace(NODES[3], state="allocated")]
+    seen = waits_for(SPEC, "", nodes, [])
+    assert "n1 is down (bad rail)" in seen.down
+    assert seen.free == 2
 
 
 def ended(cause: EndCause | None) -> JobStatus:

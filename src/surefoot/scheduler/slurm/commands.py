@@ -11,6 +11,9 @@ TIMES = {"SLURM_TIME_FORMAT": "%s"}
 """Environment of the asking commands: times as Unix times, whatever the zone of the login host."""
 
 QUEUE_FIELDS = ("%i", "%T", "%r", "%V", "%S", "%M", "%l", "%N", "%j", "%k")
+USER_FIELDS = (*QUEUE_FIELDS, "%Z")
+"""The working directory is the job's folder (`sbatch`)."""
+HOLDER_FIELDS = ("%i", "%u", "%j", "%N", "%L")
 ACCOUNTING_FIELDS = ("JobID", "State", "ExitCode", "Submit", "Start", "End", "NodeList", "Reason")
 NODE_FIELDS = ("%N", "%P", "%T", "%c", "%m", "%G", "%E")
 
@@ -39,7 +42,13 @@ def squeue(ids: Sequence[str]) -> list[str]:
 
 def squeue_of_user(uid: str) -> list[str]:
     """Every active job of a user."""
-    return ["squeue", "--noheader", "--array", f"--format={SEPARATOR.join(QUEUE_FIELDS)}", f"--user={uid}"]
+    return ["squeue", "--noheader", "--array", f"--format={SEPARATOR.join(USER_FIELDS)}", f"--user={uid}"]
+
+
+def squeue_of_holders() -> list[str]:
+    """Every job that holds nodes, whoever's it is."""
+    states = "--states=RUNNING,COMPLETING,SUSPENDED"
+    return ["squeue", "--noheader", "--array", "--all", states, f"--format={SEPARATOR.join(HOLDER_FIELDS)}"]
 
 
 def sacct(ids: Sequence[str]) -> list[str]:

@@ -122,6 +122,15 @@ def claim(folder: Path) -> None:
             sys.exit(76)
 
 
+def is_claimed_by_me(folder: Path) -> bool:
+    """False once the folder was handed to a later submission: on a node that was given up for lost, this may live on."""
+    try:
+        owner = read_json(folder / "claim" / "claim.json")["id"]
+    except (OSError, ValueError, KeyError):
+        return False
+    return bool(owner == (os.environ.get("SLURM_ARRAY_JOB_ID") or os.environ["SLURM_JOB_ID"]))
+
+
 def reserve_port() -> tuple[int, socket.socket]:
     """(port, lock): free on this host, and kept from every other launcher of this host while `lock` is open.
 
@@ -283,6 +292,9 @@ class Job:
         return 1
 
     def write_done(self) -> None:
+        if not is_claimed_by_me(self.root):
+            say("the folder was handed to a later submission of this job: this one's end is not recorded there")
+            return
         ranks = [{key: e[key] for key in ("rank", "host", "exit_code", "signal")} for e in self.exits()]
         done = {
             "id": job_id(),

@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from math import inf
 
 from surefoot.errors import SchedulerError
-from surefoot.scheduler.slurm.commands import ACCOUNTING_FIELDS, NODE_FIELDS, QUEUE_FIELDS, SEPARATOR
+from surefoot.scheduler.slurm.commands import (
+    ACCOUNTING_FIELDS,
+    HOLDER_FIELDS,
+    NODE_FIELDS,
+    QUEUE_FIELDS,
+    SEPARATOR,
+    USER_FIELDS,
+)
 from surefoot.scheduler.slurm.states import AccountingRow, QueueRow
 
 _DURATION = re.compile(r"^(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(?:\.\d+)?$", re.ASCII)
@@ -33,6 +40,30 @@ def job_id(stdout: str) -> str:
 def queue(stdout: str) -> list[QueueRow]:
     """Squeue's rows. Raises SchedulerError."""
     return [_queue_row(fields) for fields in _rows(stdout, len(QUEUE_FIELDS), "squeue")]
+
+
+def queue_of_user(stdout: str) -> list[tuple[QueueRow, str]]:
+    """Squeue's rows of one user's jobs, each with the job's folder. Raises SchedulerError."""
+    return [(_queue_row(fields[:-1]), fields[-1]) for fields in _rows(stdout, len(USER_FIELDS), "squeue")]
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A job that holds nodes."""
+
+    id: str
+    user: str
+    name: str
+    nodes: str
+    """Hostlist."""
+    left_s: float | None
+    """Until its time limit; None: it has none."""
+
+
+def holders(stdout: str) -> list[Holder]:
+    """Squeue's rows of jobs that hold nodes. Raises SchedulerError."""
+    rows = _rows(stdout, len(HOLDER_FIELDS), "squeue")
+    return [Holder(i, user, name, _absent(nodes_text), duration_s(left)) for i, user, name, nodes_text, left in rows]
 
 
 def _queue_row(fields: list[str]) -> QueueRow:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from math import inf, isinf
+from typing import Literal
 
-from surefoot.model.job import JobSpec
+from surefoot.model.job import JobSpec, JobStatus
+from surefoot.model.ladder import Pending
+from surefoot.scheduler.base import Waiting
 from surefoot.scheduler.slurm.hostlist import compress, expand
-from surefoot.scheduler.slurm.parse import NodeRow, Partition
+from surefoot.scheduler.slurm.parse import Holder, NodeRow, Partition
 from surefoot.scheduler.slurm.script import minutes
 
 WORDS: dict[str, str] = {
@@ -30,6 +33,7 @@ WORDS: dict[str, str] = {
     "BadConstraints": "no node has what it asks for: it will never start",
     "Licenses": "it waits for licences",
     "NodeDown": "a node that it needs is down",
+    "Nodes required for job are DOWN": "nodes that it needs are down, drained or reserved",
     "JobArrayTaskLimit": "as many elements of its array run as it allows itself",
     "AssociationJobLimit": "the account's limit of jobs is reached",
     "InvalidAccount": "the account is unknown",
@@ -56,59 +60,117 @@ NEVER = frozenset(
     }
 )
 """Reasons that time does not mend."""
+UNAVAILABLE = frozenset({"ReqNodeNotAvail", "NodeDown", "Nodes required for job are DOWN"})
+"""Reasons behind which nodes that are down may stand, or only reserved ones."""
 
 
-def explain(reason: str, expected_start: float | None = None, now: float | None = None) -> str:
+def explain(reason: str) -> str:
     """Slurm's reason in words, with what Slurm said in brackets where that tells more."""
-    word = reason.split(",", maxsplit=1)[0].split("(", maxsplit=1)[0].strip()
+    word = word_of(reason)
     words = WORDS.get(word) or next((text for start, text in _LIMITS.items() if word.startswith(start)), "")
-    text = f"{words} [{reason}]" if words and word not in ("None", "") else words or reason
-    if expected_start is not None and now is not None and expected_start > now:
-        text += f"; Slurm means to start it {_when(expected_start, now)}"
-    return text
+    return f"{words} [{reason}]" if words and word not in ("None", "") else words or reason
 
 
-def _when(moment: float, now: float) -> str:
-    ahead = int(moment - now)
+def word_of(reason: str) -> str:
+    """Slurm's reason without what follows it: ``ReqNodeNotAvail, UnavailableNodes:n3`` → ``ReqNodeNotAvail``."""
+    return reason.split(",", maxsplit=1)[0].split("(", maxsplit=1)[0].replace("_", " ").strip()
+
+
+def when(moment: float, now: float) -> str:
+    """``at 17:10, in 3 h 2 min``, by this machine's clock."""
+    ahead = moment - now
     at = time.strftime("%H:%M" if ahead < 72_000 else "%Y-%m-%d %H:%M", time.localtime(moment))
-    return (
-        f"at {at}, in {ahead // 3600} h {ahead % 3600 // 60} min" if ahead >= 3600 else f"at {at}, in {ahead // 60} min"
+    return f"at {at}, in {span(ahead)}"
+
+
+@dataclass(frozen=True)
+class Overdue:
+    """A job that is not waited for any longer, and what becomes of it."""
+
+    then: Literal["cancel", "shrink", "move"]
+    reason: str
+    """How long it waited, and for what."""
+    nodes: int = 0
+    """To shrink to."""
+
+
+def overdue(policy: Pending | None, waited_s: float, word: str) -> bool:
+    """Whether waiting is over: at once for what can never start, else as the policy says. `word`: Slurm's reason."""
+    return word in NEVER or (policy is not None and waited_s > policy.wait_at_most_s)
+
+
+def what_then(
+    spec: JobSpec, policy: Pending | None, waited_s: float, status: JobStatus, seen: Waiting, *, moved: bool, now: float
+) -> Overdue:
+    """What becomes of a job that is overdue. `moved`: it waits already where its policy would move it to.
+
+    A time limit or a size that the partition refuses may be all right in another one, so that a job
+    which never starts is moved as well; to fewer nodes it is shrunk only where it waits for nodes.
+    """
+    never = status.word in NEVER
+    most = f" of at most {policy.wait_at_most_s}" if policy is not None else ""
+    began = "can never start" if never else f"waited {waited_s:.0f} s{most} for {_nodes(spec.nodes)}"
+    reason = f"{began}: {what_for(status, seen, now)}"
+    if policy is not None and policy.then == "move" and not moved:
+        return Overdue("move", reason)
+    least = policy.min_nodes if policy is not None and policy.then == "shrink" else None
+    if least is not None and spec.nodes > least and not never:
+        return Overdue("shrink", reason, nodes=min(max(least, seen.free), spec.nodes - 1))
+    return Overdue("cancel", reason)
+
+
+def what_for(status: JobStatus, seen: Waiting, now: float) -> str:
+    """All that is known of what a job waits for, in words."""
+    parts = [status.reason or "Slurm does not say why", seen.down, f"held: {seen.held_by}" if seen.held_by else ""]
+    if status.expected_start is not None and status.expected_start > now:
+        parts.append(f"Slurm means to start it {when(status.expected_start, now)}")
+    return "; ".join(part for part in parts if part)
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'s' if count > 1 else ''}"
+
+
+SHOWN = 4
+"""Nodes that are down, and jobs that hold others, that are named one by one."""
+
+
+def waits_for(spec: JobSpec, partition: str, nodes: Sequence[NodeRow], holders: Sequence[Holder]) -> Waiting:
+    """What keeps the nodes of `partition` (empty: the default one) from a job."""
+    name = partition or next((node.partition for node in nodes if node.default), "")
+    pool = _fitting(spec, name, nodes)
+    return Waiting(
+        held_by=_held_by(pool.keys(), holders),
+        down=stranded(spec, partition, nodes)[1],
+        free=sum(node.state == "idle" for node in pool.values()),
     )
 
 
-@dataclass(frozen=True)
-class PendingPolicy:
-    """How long a rung's job may wait, and what then."""
-
-    max_wait_s: float = inf
-    then: str = "cancel"
-    """``cancel``, ``shrink`` (to `min_nodes`) or ``move`` (to `partition`)."""
-    min_nodes: int = 1
-    partition: str = ""
+def _fitting(spec: JobSpec, name: str, nodes: Sequence[NodeRow]) -> dict[str, NodeRow]:
+    """Nodes of the partition that a job may run on, up or down, by name."""
+    excluded, asked = set(expand(spec.exclude_hosts)), set(expand(spec.hosts))
+    pool = [node for node in nodes if node.partition in name.split(",") and (not asked or node.name in asked)]
+    return {node.name: node for node in pool if node.name not in excluded and not _lacks(spec, node)}
 
 
-@dataclass(frozen=True)
-class PendingStep:
-    """What to do with a job that has waited too long: cancel it, and submit `again` where that is not None."""
+def _held_by(pool: Collection[str], holders: Sequence[Holder]) -> str:
+    """The jobs that hold nodes of `pool`, the one with least time left first."""
+    found = []
+    for job in sorted(holders, key=lambda job: inf if job.left_s is None else job.left_s):
+        hosts = [host for host in expand(job.nodes) if host in pool]
+        if hosts:
+            left = "no time limit" if job.left_s is None else f"{span(job.left_s)} left"
+            found.append(f"{compress(hosts)} by job {job.id} of {job.user} ({job.name}, {left})")
+    more = f" and {len(found) - SHOWN} more jobs" if len(found) > SHOWN else ""
+    return ", ".join(found[:SHOWN]) + more
 
-    reason: str
-    again: JobSpec | None
 
-
-def overdue(spec: JobSpec, policy: PendingPolicy, waited_s: float, reason: str) -> PendingStep | None:
-    """None while waiting is all right. A job that can never start is overdue at once."""
-    word = reason.split(",", maxsplit=1)[0].split("(", maxsplit=1)[0].strip()
-    never = word in NEVER
-    if not never and waited_s <= policy.max_wait_s:
-        return None
-    said = f"{'never starts' if never else f'waited {waited_s:.0f} s of {policy.max_wait_s:.0f}'}: {explain(reason)}"
-    if policy.then == "move" and policy.partition and policy.partition != spec.partition:
-        again = spec.model_copy(update={"partition": policy.partition})
-        return PendingStep(f"{said}; moved to partition {policy.partition}", again)
-    if policy.then == "shrink" and spec.nodes > policy.min_nodes:
-        fewer = max(policy.min_nodes, spec.nodes // 2)
-        return PendingStep(f"{said}; shrunk to {fewer} of {spec.nodes} nodes", spec.model_copy(update={"nodes": fewer}))
-    return PendingStep(f"{said}; cancelled", None)
+def span(seconds: float) -> str:
+    """``3 h 10 min``, ``12 min``, ``40 s``."""
+    whole = int(seconds)
+    if whole >= 3600:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return f"{whole // 60} min" if whole >= 60 else f"{whole} s"
 
 
 def never_runs(spec: JobSpec, partition: str, nodes: Sequence[NodeRow], partitions: Sequence[Partition]) -> list[str]:
@@ -143,9 +205,7 @@ def stranded(spec: JobSpec, partition: str, nodes: Sequence[NodeRow]) -> tuple[s
     Asked of a job that waits; `partition` as in `never_runs`.
     """
     name = partition or next((node.partition for node in nodes if node.default), "")
-    excluded, asked = set(expand(spec.exclude_hosts)), set(expand(spec.hosts))
-    pool = [node for node in nodes if node.partition in name.split(",") and (not asked or node.name in asked)]
-    fit = {node.name: node for node in pool if node.name not in excluded and not _lacks(spec, node)}
+    fit = _fitting(spec, name, nodes)
     out = [node for node in fit.values() if not node.usable]
     if not out or len(fit) - len(out) >= spec.nodes:
         return "", ""

@@ -32,6 +32,12 @@ class Site:
     qos: str = ""
     exclude_hosts: str = ""
     """Hostlist: nodes that are not to be used at present, beyond what a job excludes itself."""
+    moved_to: str = ""
+    """Partition that is asked for in place of the job's own and the site's."""
+
+    def partition_of(self, spec: JobSpec) -> str:
+        """The partition that is asked for; empty: Slurm's default."""
+        return self.moved_to or spec.partition or self.partition
 
 
 def batch_script(spec: JobSpec, site: Site, tag: str) -> str:
@@ -66,7 +72,7 @@ def directives(spec: JobSpec, site: Site, tag: str) -> list[str]:
         "gres": f"gpu:{spec.gpus_per_node}" if spec.gpus_per_node else "",
         "mem": f"{spec.memory_mib_per_node}M" if spec.memory_mib_per_node else "",
         "time": minutes(spec.time_limit_s),
-        "partition": spec.partition or site.partition,
+        "partition": site.partition_of(spec),
         "account": spec.account or site.account,
         "qos": spec.qos or site.qos,
         "reservation": spec.reservation,

@@ -12,15 +12,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from surefoot.connection.base import CommandResult, Connection
+from surefoot.connection.base import Connection
 from surefoot.errors import ConnectionFailedError, EvidenceError, SchedulerError
 from surefoot.evidence import parse_json, parse_record
 from surefoot.model.job import EndCause, Job, JobDone, JobSpec, JobState, JobStatus
-from surefoot.scheduler.base import Retried
+from surefoot.model.listed import TaggedJob
+from surefoot.scheduler.base import Retried, Waiting
 from surefoot.scheduler.slurm import commands, parse
+from surefoot.scheduler.slurm.controller import Controller, is_busy, words
 from surefoot.scheduler.slurm.hostlist import compress, expand
-from surefoot.scheduler.slurm.parse import NodeRow, Partition
-from surefoot.scheduler.slurm.pending import explain, never_runs, stranded
+from surefoot.scheduler.slurm.parse import Holder, NodeRow, Partition
+from surefoot.scheduler.slurm.pending import explain, never_runs, waits_for, word_of
 from surefoot.scheduler.slurm.retry import Retry, retry
 from surefoot.scheduler.slurm.script import LAUNCHER, SCRIPT, STARTER, Site, array_elements, batch_script
 from surefoot.scheduler.slurm.start import START
@@ -34,11 +36,11 @@ _GROWTH = 1.3
 _FILES_S = 1.2
 """Between two looks for done.json: a question to the storage, not to the controller."""
 _INVENTORY_S = 60.0
-STRANDED_S = 30.0
-"""A job that too few nodes are up for is given up after this: a slurmd that is restarted is back sooner."""
-_LOOK_AGAIN_S = 10.0
+_HOLDERS_S = 10.0
+"""So old may be what is told of a job that waits: all that wait share one question."""
 _CANCEL_WAIT_S = 15.0
-_BUSY = ("Socket timed out", "Unable to contact slurm controller", "Connection refused", "Resource temporarily", "Zero Bytes", "try again", "Transport endpoint", "Connection timed out", "Slurm temporarily")  # fmt: skip
+_END_WAIT_S = 60.0
+"""Slurm's own KillWait, 30 s, and as long again for a controller that is slow."""
 _NOT_KNOWN = "Invalid job id specified"
 
 
@@ -51,8 +53,6 @@ class _Tracked:
     status: JobStatus = field(default_factory=lambda: JobStatus(state=JobState.PENDING))
     last: dict[str, JobStatus] = field(default_factory=dict)
     silent_since: dict[str, float] = field(default_factory=dict)
-    pending_since: float | None = None
-    stranded_since: float | None = None
 
     def done_file(self, element: str) -> Path:
         folder = Path(self.job.spec.folder)
@@ -73,17 +73,6 @@ class _Heard:
     answered: bool
     rows: Mapping[str, QueueRow] = field(default_factory=dict)
     accounting: Sequence[AccountingRow] = ()
-
-
-@dataclass(frozen=True)
-class TaggedJob:
-    """A job in the queue that some climb submitted."""
-
-    id: str
-    name: str
-    state: str
-    tag: str
-    """``surefoot:<run>:<nonce>:<job>``."""
 
 
 class SlurmScheduler:
@@ -114,28 +103,39 @@ class SlurmScheduler:
         self._busy_since: float | None = None
         self._no_accounting = False
         self._inventory: tuple[float, list[NodeRow], list[Partition]] | None = None
+        self._holders: tuple[float, list[Holder]] | None = None
+        self._moved: dict[str, str] = {}
+        """Partition by folder, of jobs that were moved to another than was asked for."""
         self._hinted: set[str] = set()
         self._damaged: dict[str, str] = {}
         self._tries: dict[str, Retry] = {}
         """By folder: what was asked of the last time that a job was submitted again."""
         self._count: Counter[str] = Counter()
-        self.queries: Counter[str] = Counter()
+        self._slurm = Controller(connection, self._env, patience_s)
+        self.queries = self._slurm.queries
 
     # -- submitting
 
-    def submit(self, spec: JobSpec, *, exclude_hosts: str = "") -> Job:
+    def submit(self, spec: JobSpec, *, exclude_hosts: str = "", why: str = "") -> Job:
         """Hand over a job. Where the answer is lost, it is looked for by its tag before it is sent again.
 
-        `exclude_hosts`: nodes not to use this time. It is no part of what was asked: the record of
-        the job keeps `spec` as it is.
+        `exclude_hosts`: nodes not to use this time. That is no part of what was asked, nor is the
+        partition that a job was moved to: the record of the job keeps `spec` as it is, and
+        ``submission.json`` says both, and `why` it was submitted again.
         """
-        site = replace(self._site, exclude_hosts=exclude_hosts)
+        site = self._site_for(spec, exclude_hosts)
         tag = _tag(spec)
         script = batch_script(spec, site, tag)
         self._refuse_impossible(spec, site)
         folder = Path(spec.folder)
         submitted_at = self._clock()
-        intent = {"tag": tag, "submitted_at": submitted_at, "exclude_hosts": exclude_hosts}
+        intent = {
+            "tag": tag,
+            "submitted_at": submitted_at,
+            "exclude_hosts": exclude_hosts,
+            "moved_to": site.moved_to,
+            "why": why,
+        }
         self._connection.write(
             {
                 folder / "request.json": _json(spec.request),
@@ -155,16 +155,29 @@ class SlurmScheduler:
         self._connection.write({folder / "job.json": _json(job.canonical())})
         return job
 
-    def resubmit(self, job: Job, *, exclude_hosts: str = "") -> Job:
-        """The same job again after a node failed. What it left goes to ``try-<n>/`` of its folder."""
+    def _site_for(self, spec: JobSpec, exclude_hosts: str) -> Site:
+        return replace(self._site, exclude_hosts=exclude_hosts, moved_to=self._moved.get(spec.folder, ""))
+
+    def resubmit(self, job: Job, *, exclude_hosts: str = "", why: str = "") -> Job:
+        """The same job again. What it left goes to ``try-<n>/`` of its folder."""
         script = (
             'cd -- "$1" || exit 1; n=1; while [ -e "try-$n" ]; do n=$((n+1)); done; mkdir "try-$n" || exit 1; '
             'for f in * .claim*; do case $f in try-*) ;; *) [ ! -e "$f" ] || mv -- "$f" "try-$n/" || exit 1;; esac; done'
         )
         moved = self._connection.run(["sh", "-c", script, "sh", job.spec.folder], timeout_s=120)
         if moved.exit_code != 0:
-            raise SchedulerError(f"cannot set aside what job {job.id} left: {_said(moved)}")
-        return self.submit(job.spec, exclude_hosts=exclude_hosts)
+            raise SchedulerError(f"cannot set aside what job {job.id} left: {words(moved)}")
+        return self.submit(job.spec, exclude_hosts=exclude_hosts, why=why)
+
+    def move(self, job: Job, partition: str, reason: str) -> Job:
+        """Cancel a job that waits, and submit it to `partition`. Raises SchedulerError where it can't run there."""
+        before = self._tries.get(job.spec.folder, Retry("", ""))
+        self._refuse_impossible(job.spec, replace(self._site, exclude_hosts=before.exclude_hosts, moved_to=partition))
+        self.cancel([job])
+        if not self.poll([job])[job.id].state.final:
+            raise SchedulerError(f"job {job.id} was cancelled and is still there", next_action=f"scancel {job.id}")
+        self._moved[job.spec.folder] = partition
+        return self.resubmit(job, exclude_hosts=before.exclude_hosts, why=reason)
 
     def try_again(self, job: Job, status: JobStatus) -> Retried | None:
         """After a node's failure, without the nodes that are not usable now: see `retry`.
@@ -177,11 +190,11 @@ class SlurmScheduler:
         bad = ",".join(part for part in (before.exclude_hosts, self.bad_nodes(status)) if part)
         tries = self._count[job.spec.folder] + 1
         again = retry(job.spec, status, tries, bad)
-        if again is None or self._impossible(job.spec, replace(self._site, exclude_hosts=again.exclude_hosts)):
+        if again is None or self._impossible(job.spec, self._site_for(job.spec, again.exclude_hosts)):
             return None
         self._count[job.spec.folder] += 1
         self._tries[job.spec.folder] = again
-        return Retried(self.resubmit(job, exclude_hosts=again.exclude_hosts), again.reason)
+        return Retried(self.resubmit(job, exclude_hosts=again.exclude_hosts, why=again.reason), again.reason)
 
     def _sbatch(self, folder: Path, tag: str) -> str:
         argv = commands.sbatch(str(folder), str(folder / SCRIPT))
@@ -199,8 +212,8 @@ class SlurmScheduler:
             else:
                 if result.exit_code == 0:
                     return parse.job_id(result.stdout.decode(errors="replace"))
-                lost = _said(result)
-                if not result.timed_out and not _is_busy(result):
+                lost = words(result)
+                if not result.timed_out and not is_busy(result):
                     raise SchedulerError(
                         f"Slurm refuses the job in {folder}: {lost}",
                         next_action=f"mend the cluster file or the ladder; by hand: sbatch --test-only {folder}/{SCRIPT}",
@@ -243,16 +256,15 @@ class SlurmScheduler:
             nodes, partitions = self.inventory()
         except SchedulerError:
             return []
-        excluding = ",".join(part for part in (spec.exclude_hosts, site.exclude_hosts) if part)
-        spec = spec.model_copy(update={"exclude_hosts": excluding})
-        return never_runs(spec, spec.partition or site.partition, nodes, partitions) if nodes else []
+        spec = _excluding(spec, site)
+        return never_runs(spec, site.partition_of(spec), nodes, partitions) if nodes else []
 
     def inventory(self, oldest_s: float = _INVENTORY_S) -> tuple[list[NodeRow], list[Partition]]:
         """Nodes and partitions, at most so old. Raises SchedulerError."""
         with self._lock:
             if self._inventory is None or self._clock() - self._inventory[0] > oldest_s:
-                nodes = parse.nodes(self._output(commands.sinfo()))
-                partitions = parse.partitions(self._output(commands.show_partitions()))
+                nodes = parse.nodes(self._slurm.output(commands.sinfo()))
+                partitions = parse.partitions(self._slurm.output(commands.show_partitions()))
                 self._inventory = (self._clock(), nodes, partitions)
             return self._inventory[1], self._inventory[2]
 
@@ -276,6 +288,17 @@ class SlurmScheduler:
             return status
         named = "; ".join(f"{n.name} is {n.state}{f' ({n.reason})' if n.reason else ''}" for n in out.values())
         return status.model_copy(update={"reason": f"{status.reason}: {named}"})
+
+    def why_waiting(self, job: Job) -> Waiting:
+        """What keeps its nodes from a job: at most 10 s old, and asked once for all that wait. Raises SchedulerError."""
+        with self._lock:
+            nodes, _ = self.inventory(_HOLDERS_S)
+            if self._holders is None or self._clock() - self._holders[0] > _HOLDERS_S:
+                self._holders = (self._clock(), parse.holders(self._slurm.output(commands.squeue_of_holders())))
+            holders = self._holders[1]
+            before = self._tries.get(job.spec.folder, Retry("", ""))
+            site = self._site_for(job.spec, before.exclude_hosts)
+        return waits_for(_excluding(job.spec, site), site.partition_of(job.spec), nodes, holders)
 
     # -- asking
 
@@ -319,38 +342,7 @@ class SlurmScheduler:
                 else:
                     t.silent_since.setdefault(element, now)
             self._settle(t, element, _Heard(queue is not None, rows, accounting), done.get(element))
-        if queue is not None:
-            for t in {id(t): t for t, _ in wanted}.values():
-                self._give_up_stranded(t)
         self._after_asking(wanted, rows)
-
-    def _give_up_stranded(self, t: _Tracked) -> None:
-        """A job that waits, and for which too few nodes are up, is cancelled: its state says which and why.
-
-        Slurm puts a job back into the queue when a node fails while it starts, `--no-requeue` or not,
-        and would let it wait there for ever.
-        """
-        now = self._clock()
-        if t.status.state is not JobState.PENDING:
-            t.pending_since = t.stranded_since = None
-            return
-        t.pending_since = t.pending_since or now
-        if now - t.pending_since < _LOOK_AGAIN_S:
-            return
-        try:
-            nodes, _ = self.inventory(_LOOK_AGAIN_S)
-        except SchedulerError:
-            return
-        out, why = stranded(t.job.spec, t.job.spec.partition or self._site.partition, nodes)
-        if not out:
-            t.stranded_since = None
-            return
-        t.stranded_since = t.stranded_since or now
-        if now - t.stranded_since >= STRANDED_S:
-            self._cancel_ids([t.job.id])
-            reason = f"{why}; cancelled after it had waited {now - t.pending_since:.0f} s"
-            t.status = JobStatus(state=JobState.CANCELLED, reason=reason, cause=EndCause.NODE, nodes=out)
-            t.last = dict.fromkeys(t.elements, t.status)
 
     def _look(self, wanted: list[tuple[_Tracked, str]]) -> None:
         """Only whether what runs has left a done.json: where it has, Slurm is asked now and not later."""
@@ -379,7 +371,8 @@ class SlurmScheduler:
             )
         )
         if status.state is JobState.PENDING and row is not None:
-            status = status.model_copy(update={"reason": explain(status.reason or "None", status.expected_start, now)})
+            said = status.reason or "None"
+            status = status.model_copy(update={"reason": explain(said), "word": word_of(said)})
         if element in self._damaged and heard.answered and not _active(row):
             status = JobStatus(state=JobState.LOST, reason=self._damaged[element], cause=EndCause.LOST)
         if status.cause is EndCause.NODE:
@@ -402,12 +395,12 @@ class SlurmScheduler:
 
     def _queue(self, ids: Sequence[str]) -> list[QueueRow] | None:
         """Squeue's rows; None where the controller is silent. Raises SchedulerError when it is for too long."""
-        result = self._run(commands.squeue(ids))
-        said = _said(result)
+        result = self._slurm.run(commands.squeue(ids))
+        said = words(result)
         if result.exit_code == 0 or (_NOT_KNOWN in said and not result.timed_out):
             self._busy_since = None
             return parse.queue(result.stdout.decode(errors="replace"))
-        if result.timed_out or _is_busy(result):
+        if result.timed_out or is_busy(result):
             now = time.monotonic()
             self._busy_since = self._busy_since or now
             if now - self._busy_since > self._patience_s:
@@ -423,9 +416,9 @@ class SlurmScheduler:
         """Sacct's rows; none where there is no accounting, or it does not answer: it is one witness of three."""
         if self._no_accounting:
             return []
-        result = self._run(commands.sacct(list(dict.fromkeys(element.split("_")[0] for element in elements))))
+        result = self._slurm.run(commands.sacct(list(dict.fromkeys(element.split("_")[0] for element in elements))))
         if result.exit_code != 0:
-            self._no_accounting = "accounting storage is disabled" in _said(result)
+            self._no_accounting = "accounting storage is disabled" in words(result)
             return []
         return parse.accounting(result.stdout.decode(errors="replace"))
 
@@ -446,11 +439,14 @@ class SlurmScheduler:
                 self._damaged.pop(paths[path], None)
         return found
 
-    def tagged(self) -> list[TaggedJob]:
-        """Jobs of this user in the queue that a climb submitted, this one or another."""
+    def tagged(self, runs: Path | None = None) -> list[TaggedJob]:  # noqa: ARG002 - Slurm keeps a list
+        """Jobs of this user in the queue that a climb submitted, this one or another.
+
+        A controller that is slow is asked again, for `patience_s`. Raises SchedulerError.
+        """
         uid = self._connection.run(["id", "-u"], repeatable=True).stdout.decode().strip()
-        rows = parse.queue(self._output(commands.squeue_of_user(uid)))
-        return [TaggedJob(r.id, r.name, r.state, r.tag) for r in rows if r.tag.startswith(f"{TAG}:")]
+        rows = parse.queue_of_user(self._slurm.output(commands.squeue_of_user(uid), patiently=True))
+        return [_tagged(row, folder) for row, folder in rows if row.tag.startswith(f"{TAG}:")]
 
     # -- ending
 
@@ -473,17 +469,30 @@ class SlurmScheduler:
                     return
             time.sleep(0.2)
 
-    def _cancel_ids(self, ids: Sequence[str]) -> None:
-        deadline = time.monotonic() + 30
+    def _cancel_ids(self, ids: Sequence[str], patience_s: float = 30) -> None:
+        deadline = time.monotonic() + patience_s
         while True:
-            result = self._run(commands.scancel(ids))
-            if result.exit_code == 0 or _NOT_KNOWN in _said(result) or "already completing" in _said(result):
+            result = self._slurm.run(commands.scancel(ids))
+            if result.exit_code == 0 or _NOT_KNOWN in words(result) or "already completing" in words(result):
                 return
-            if not (_is_busy(result) or result.timed_out) or time.monotonic() > deadline:
+            if not (is_busy(result) or result.timed_out) or time.monotonic() > deadline:
                 raise SchedulerError(
-                    f"cannot cancel jobs {', '.join(ids)}: {_said(result)}",
+                    f"cannot cancel jobs {', '.join(ids)}: {words(result)}",
                     next_action=f"on the login host: scancel {' '.join(ids)}",
                 )
+            time.sleep(1)
+
+    def end(self, jobs: Sequence[TaggedJob]) -> list[TaggedJob]:
+        """Cancel jobs that others submitted, and wait for them to be gone. Those that are not. Raises SchedulerError."""
+        if not jobs:
+            return []
+        self._cancel_ids(list(dict.fromkeys(job.id.split("_")[0] for job in jobs)), self._patience_s)
+        ids = {job.id for job in jobs}
+        deadline = time.monotonic() + _END_WAIT_S
+        while True:
+            left = [job for job in self.tagged() if job.id in ids]
+            if not left or time.monotonic() > deadline:
+                return left
             time.sleep(1)
 
     def reap(self, folder: Path) -> bool:
@@ -510,34 +519,31 @@ class SlurmScheduler:
             jobs = [t.job for t in self._tracked.values() if not t.status.state.final]
         self.cancel(jobs)
 
-    # -- commands
 
-    def _run(self, argv: Sequence[str]) -> CommandResult:
-        self.queries[argv[0]] += 1
-        return self._connection.run(argv, env={**self._env, **commands.TIMES}, timeout_s=90, repeatable=True)
+def _tagged(row: QueueRow, folder: str) -> TaggedJob:
+    run, nonce = (*row.tag.split(":")[1:3], "", "")[:2]
+    return TaggedJob(
+        id=row.id,
+        name=row.name,
+        state=row.state,
+        run=run,
+        nonce=nonce,
+        tag=row.tag,
+        nodes=row.nodes,
+        elapsed_s=None if row.state == "PENDING" else row.elapsed_s,
+        limit_s=row.limit_s,
+        reason=explain(row.reason) if row.reason != "None" or row.state == "PENDING" else "",
+        folder=folder,
+    )
 
-    def _output(self, argv: Sequence[str]) -> str:
-        result = self._run(argv)
-        if result.exit_code != 0:
-            raise SchedulerError(
-                f"{argv[0]} failed: {_said(result)}", next_action="check slurmctld (`scontrol ping` on the login host)"
-            )
-        return result.stdout.decode(errors="replace")
+
+def _excluding(spec: JobSpec, site: Site) -> JobSpec:
+    excluding = ",".join(part for part in (spec.exclude_hosts, site.exclude_hosts) if part)
+    return spec.model_copy(update={"exclude_hosts": excluding})
 
 
 def _active(row: QueueRow | None) -> bool:
     return row is not None and row.state not in FINAL
-
-
-def _is_busy(result: CommandResult) -> bool:
-    return any(word in _said(result) for word in _BUSY)
-
-
-def _said(result: CommandResult) -> str:
-    if result.timed_out:
-        return "it did not answer in time"
-    text = (result.stderr or result.stdout).decode(errors="replace").strip()
-    return text[-400:] or f"exit code {result.exit_code}, signal {result.signal}"
 
 
 def _json(content: Any) -> bytes:
