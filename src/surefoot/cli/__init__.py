@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "runs": ("surefoot.cli.runs", "List the runs under a root."),
     "show": ("surefoot.cli.runs", "Show what a run proved, rung by rung."),
     "report": ("surefoot.cli.runs", "Write a run's report.html, junit.xml and summary.json again."),
+    "jobs": ("surefoot.cli.jobs", "List a cluster's jobs that climbs submitted, and end those left behind."),
     "schema": ("surefoot.cli.schema", "Print the JSON schema of a configuration file."),
     "lab": ("surefoot.cli.lab", "A real multi-host Slurm cluster on this machine."),
 }

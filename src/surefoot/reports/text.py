@@ -126,6 +126,18 @@ def duration(seconds: float | None) -> str:
     return "< 1 ms" if seconds < 1e-3 else format_duration(seconds)
 
 
+def clock(seconds: float | None) -> str:
+    """A duration as a clock shows it: ``0:42``, ``12:05``, ``3:10:00``, ``2-03:10:00``; "-" where there is none."""
+    if seconds is None or seconds < 0:
+        return MISSING
+    minutes, second = divmod(int(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    if days:
+        return f"{days}-{hour:02d}:{minute:02d}:{second:02d}"
+    return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minutes}:{second:02d}"
+
+
 def moment(at: float | None) -> str:
     """Unix time as ``2026-11-29 16:04:12 UTC``, or "-"."""
     if at is None:
