@@ -66,7 +66,7 @@ class Climb:
         mirror = self._mirror
         collector = Collector(self.connection, watch, self.package, mirror, self.emit, self.stop)
         try:
-            mirror.send_inputs()
+            mirror.open(self.manifest)
             while self._start_ready(running, finished, collector) or running:
                 with contextlib.suppress(queue.Empty):
                     name, ending = finished.get(timeout=0.2)
