@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from surefoot.config.load import Kind, load_ladder, shipped_names
+from surefoot.config.load import Kind, load_cluster, load_ladder, shipped_names
 from surefoot.errors import ConfigError
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "configuration.md").read_text()
@@ -33,3 +33,12 @@ def test_the_example_of_a_wrong_ladder_gives_the_errors_shown(tmp_path: Path, mo
 def test_the_table_names_the_shipped_files(option: str, kind: Kind) -> None:
     row = next(line for line in PAGE.splitlines() if line.startswith(f"| `{option}`"))
     assert sorted(re.findall(r"`([\w-]+)`", row.split("|")[3])) == shipped_names(kind)
+
+
+def test_the_example_of_an_environment_is_a_part_of_a_cluster_file(tmp_path: Path) -> None:
+    (tmp_path / "train.lock").write_text("torch==2.13.0\n")
+    more = "name: mine\nroot: /srv/surefoot\nnode_groups: [{name: nodes, count: 2}]\n"
+    (tmp_path / "cluster.yaml").write_text(block("yaml", "train.lock") + more)
+    found = load_cluster(tmp_path / "cluster.yaml").record.environment
+    assert found is not None
+    assert (found.requirements, found.build_limit_s) == (("torch==2.13.0",), 3600)

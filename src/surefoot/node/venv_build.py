@@ -22,6 +22,7 @@ LIST = (
     "print(json.dumps([sys.version.split()[0], sorted([str(d.metadata['Name']), str(d.version)] for d in m.distributions())]))"
 )
 """What a fresh interpreter says of itself and of the distributions that it finds."""
+_INCOMPLETE = "add it to the lock, which must be complete (`pip freeze` leaves out setuptools: `pip freeze --all`)"
 _ELSEWHERE = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "PIP_REQUIREMENT", "PIP_EDITABLE", "PIP_PYTHON")
 """Variables with which pip would install something else, or somewhere else."""
 
@@ -101,7 +102,7 @@ class Builder:
         code, said = self.call(log, check)
         for number, line in enumerate(said):
             if code != 0 and line and "has requirement" not in line:
-                raise BuildError("pip check", line, line=first + number, advice="add what is missing to the lock")
+                raise BuildError("pip check", line, line=first + number, advice=_INCOMPLETE)
         return said if code != 0 else []
 
     def pip(self, log: IO[str]) -> list[str]:
