@@ -56,6 +56,8 @@ def seen(**changes: object) -> Witnesses:
 LONG = T + 30 + LOST_AFTER_S
 PENDING, RUNNING, COMPLETED, FAILED, CANCELLED, TIMEOUT, LOST = JobState
 
+TERMED = done(FAILED, ranks=(RankExit(rank=0, host="n1", signal=15),))
+"""Slurm told the rank, and had not told the batch script when that ended."""
 CASES: list[tuple[str, Witnesses, JobState, EndCause | None]] = [
     ("waits", seen(queue=row("PENDING", nodes="")), PENDING, None),
     ("runs", seen(queue=row("RUNNING")), RUNNING, None),
@@ -85,6 +87,10 @@ CASES: list[tuple[str, Witnesses, JobState, EndCause | None]] = [
     ("node failed, and the job said so too", seen(queue=row("NODE_FAIL"), done=done(CANCELLED)), FAILED, EndCause.NODE),
     ("asked to end: time limit", seen(queue=row("TIMEOUT"), done=done(CANCELLED)), TIMEOUT, EndCause.TIME),
     ("asked to end, why is not known yet", seen(queue=row("COMPLETING"), done=done(CANCELLED), now=T + 10), RUNNING, None),
+    ("a rank died of TERM, why is not known yet", seen(queue=row("COMPLETING"), done=TERMED, now=T + 10), RUNNING, None),
+    ("a rank died of TERM: it was cancelled", seen(queue=row("CANCELLED"), done=TERMED), CANCELLED, EndCause.CANCELLED),
+    ("a rank died of TERM of its own", seen(queue=row("FAILED"), done=TERMED), FAILED, EndCause.EXIT),
+    ("a rank died of TERM, why stays unknown", seen(done=TERMED, now=T + 30), FAILED, EndCause.EXIT),
     ("asked to end, why stays unknown", seen(done=done(CANCELLED), now=T + 30), CANCELLED, EndCause.CANCELLED),
     ("every rank ended with 0, then the node died", seen(queue=row("NODE_FAIL"), done=done()), COMPLETED, None),
     ("empty accounting just after the end", seen(), RUNNING, None),

@@ -7,6 +7,7 @@ what follows.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -260,8 +261,13 @@ def _with_done(done: JobDone, ended: _Ended | None, nodes: str) -> JobStatus:
 def _asked_to_end(seen: Witnesses, done: JobDone, nodes: str) -> JobStatus | None:
     """A job that Slurm asked to end does not know why (cancelled, its limit was changed, preempted):
     Slurm's word is waited for, for a while. None: no need, or the while is over.
+
+    Slurm tells the ranks before it tells the batch script: where a TERM was quick, the job only
+    knows that a rank died of it.
     """
-    if done.state is not JobState.CANCELLED or seen.now - done.ended_at > BAD_END_GRACE_S:
+    told = done.state is JobState.CANCELLED
+    felt = done.state is JobState.FAILED and any(rank.signal == signal.SIGTERM for rank in done.ranks)
+    if not (told or felt) or seen.now - done.ended_at > BAD_END_GRACE_S:
         return None
     return _waiting(seen, nodes, "Slurm asked it to end, and has not said why yet")
 
