@@ -85,9 +85,13 @@ def sweep(records: Path = RECORDS) -> list[str]:
 
 
 def _remove_lab(name: str) -> None:
+    """Patiently: a command of the dead session may still be at work on it."""
     command = [sys.executable, "-m", "surefoot", "lab", "down", "--purge", "--name", name]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, f"the lab {name} of a test session that was killed:\n{done.stdout}{done.stderr}"
+    deadline = time.monotonic() + 240
+    while (done := subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)).returncode != 0:
+        said = f"the lab {name} of a test session that was killed:\n{done.stdout}{done.stderr}"
+        assert time.monotonic() < deadline, said
+        time.sleep(0.5)
 
 
 def start(
