@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -131,12 +132,40 @@ def test_without_a_terminal_progress_is_told_at_most_every_ten_seconds_with_an_e
     ]
 
 
-def test_a_job_that_waits_says_so_and_why() -> None:
-    waits = JobChanged(**TRAIN, job_id="57", state=JobState.PENDING, reason="Resources", at=12)
-    assert (
-        lines_of(RungStarted(rung="finetune", at=0), waits)[-1]
-        == "  finetune: job train 57 pending (Resources) (12.0 s)"
+def changed(state: JobState, at: float, **more: Any) -> JobChanged:
+    return JobChanged.model_validate({**TRAIN, "job_id": "57", "state": state, "at": at, **more})
+
+
+def test_without_a_terminal_a_job_that_waits_says_so_and_why_once_and_then_as_every_running_rung() -> None:
+    waits = [changed(JobState.PENDING, at, reason="it is next", expected_start=1e5 + at) for at in (1, 5, 6, 14, 17)]
+    assert lines_of(RungStarted(rung="finetune", at=0), *waits)[1:] == [
+        "  finetune: job train 57 PENDING: it is next; starts 1970-01-02",
+        "  finetune: job train 57 pending (it is next) (17.0 s)",
+    ]
+
+
+def test_without_a_terminal_each_change_of_a_job_is_one_line() -> None:
+    told = lines_of(
+        RungStarted(rung="finetune", at=0),
+        changed(JobState.PENDING, 1, reason="it is next"),  # starts at once: not worth a line
+        changed(JobState.RUNNING, 2, nodes="n[1-2]"),
+        changed(JobState.RUNNING, 3, nodes="n[1-2]", elapsed_s=1),
+        changed(JobState.PENDING, 4, reason="preempted; Slurm puts it back into the queue"),
+        changed(JobState.PENDING, 9, reason="preempted; Slurm puts it back into the queue"),
+        changed(JobState.RUNNING, 10, nodes="n[3-4]"),
+        changed(JobState.TIMEOUT, 11, nodes="n[3-4]", reason="time limit"),
     )
+    assert told[1:] == [
+        "  finetune: job train 57 RUNNING on n[1-2]",
+        "  finetune: job train 57 PENDING: preempted; Slurm puts it back into the queue",
+        "  finetune: job train 57 RUNNING on n[3-4]",
+        "  finetune: job train 57 TIMEOUT on n[3-4]: time limit",
+    ]
+
+
+def test_without_a_terminal_a_job_of_this_machine_is_not_worth_a_line() -> None:
+    """It has no nodes: its rung's own lines tell of it."""
+    assert len(lines_of(RungStarted(rung="finetune", at=0), changed(JobState.RUNNING, 1))) == 1
 
 
 def test_no_estimate_is_made_before_there_is_a_pace_or_where_the_total_is_unknown() -> None:
@@ -195,6 +224,59 @@ def test_on_a_low_screen_the_running_rung_stays_in_sight() -> None:
     assert "gate" in text
     assert "3 done" in text
     assert len(text.splitlines()) <= 8
+
+
+def jobs_view(width: int, height: int, *events: Event) -> list[str]:
+    console = Console(file=io.StringIO(), width=width, height=height, force_terminal=True, _environ={"TERM": "xterm"})
+    live = LiveLadder(console, RUN.manifest, clock=lambda: 100.0)
+    live.on_event(RungStarted(rung="finetune", at=5))
+    for event in events:
+        live.on_event(event)
+    screen = Console(file=io.StringIO(), width=width, height=height)
+    screen.print(live._render())
+    return [line.rstrip() for line in output(screen).splitlines()]
+
+
+def test_the_jobs_of_a_running_rung_stand_below_it_with_time_and_limit_which_go_on_by_themselves() -> None:
+    lines = jobs_view(80, 30, changed(JobState.RUNNING, 60, nodes="n[1-3]", elapsed_s=3, limit_s=7200))
+    at = next(index for index, line in enumerate(lines) if "finetune" in line)
+    assert lines[at + 1] == "     train  57  RUNNING  0:43/2:00:00  n[1-3]"
+
+
+def test_a_job_that_waits_shows_since_when_until_when_and_for_what() -> None:
+    events = [changed(JobState.PENDING, at, reason="it is next [Resources]", expected_start=1e6) for at in (40, 70)]
+    lines = jobs_view(80, 30, *events)
+    at = next(index for index, line in enumerate(lines) if "finetune" in line)
+    assert "in the queue" in lines[at]
+    assert lines[at + 1] == "     train  57  PENDING  1:00  starts 1970-01-12"
+    assert lines[at + 2] == "       it is next [Resources]"
+
+
+def test_jobs_that_completed_are_counted_and_those_that_failed_are_shown() -> None:
+    events = [changed(JobState.COMPLETED, 50, job=f"ok-{n}", nodes="n1") for n in range(3)]
+    lines = jobs_view(
+        80, 30, *events, changed(JobState.FAILED, 51, job="bad", nodes="n2", elapsed_s=9, reason="failed")
+    )
+    at = next(index for index, line in enumerate(lines) if "finetune" in line)
+    assert "4 of 4 jobs over" in lines[at]
+    assert lines[at + 1 : at + 3] == ["     bad  57  FAILED  0:09  n2", "       failed"]
+    assert not any("ok-1" in line for line in lines)
+
+
+@pytest.mark.parametrize("height", [8, 16, 18, 20, 24])
+def test_however_many_jobs_there_are_the_view_fits_eighty_columns_and_the_screen(height: int) -> None:
+    long = "ReqNodeNotAvail, " * 20
+    states = (JobState.PENDING, JobState.RUNNING)
+    events = [
+        changed(
+            states[n % 2], 50, job=f"job-{n}-{'x' * 50}", job_id=str(10**11 + n), nodes=f"{'gpu,' * 30}", reason=long
+        )
+        for n in range(40)
+    ]
+    lines = jobs_view(80, height, *events)
+    assert len(lines) <= height
+    assert max(map(len, lines)) <= 80
+    assert any("finetune" in line for line in lines)
 
 
 def test_the_view_takes_events_from_many_threads(screen: Console) -> None:

@@ -210,7 +210,7 @@ class Climb:
         pending = spec.pending if isinstance(spec, NodeRungSpec) else None
         collection = collector.collect(plan, paths, pending)
         if collection.shrunk is not None:
-            self.emit(Note.now(f"{spec.rung}: {collection.error} nodes"))
+            self.emit(Note.now(f"{spec.rung}: {collection.error}"))
             return self._collect_and_judge(spec, collector, evidence, collection.shrunk)
         return self._judge().attempt(spec, number, evidence)
 

@@ -76,7 +76,7 @@ class Collector:
             outcome, error = CollectionOutcome.ABORTED, "interrupted; its jobs were cancelled"
         except ShrinkError as smaller:
             shrunk = smaller.shrunk
-            outcome, error = CollectionOutcome.ABORTED, f"{shrunk.reason}; asked again for {shrunk.nodes}"
+            outcome, error = CollectionOutcome.ABORTED, f"{shrunk.reason}; nodes asked for now: {shrunk.nodes}"
         except (MachineryError, RequestError) as broken:
             outcome, error = CollectionOutcome.BROKEN, str(broken)
         except OSError as broken:

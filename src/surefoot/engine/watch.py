@@ -122,9 +122,9 @@ class JobWatch:
         return news
 
 
-def told(status: JobStatus) -> tuple[JobState, str, str]:
+def told(status: JobStatus) -> tuple[JobState, str, str, int]:
     """What of a job's status is news when it changes: not that it has been running for a second longer."""
-    return status.state, status.reason, status.nodes
+    return status.state, status.reason, status.nodes, round((status.expected_start or 0) / 300)
 
 
 def _as_machinery(error: Exception) -> MachineryError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -23,6 +23,7 @@ from surefoot.model.events import Event, JobChanged, Note, Progress, RungEnded, 
 from surefoot.model.job import JobState
 from surefoot.model.run import RungResult, RunManifest
 from surefoot.model.status import Status
+from surefoot.reports.live_jobs import JobRows
 from surefoot.reports.text import STATUS_GLYPHS, STATUS_STYLES, duration, one_line, terminal_safe
 
 HEARTBEAT_S = 10.0
@@ -31,6 +32,10 @@ _TICK_S = 0.5
 """How often plain lines look for a rung that has been silent too long."""
 _ESTIMATE_AFTER_S = 2.0
 """An estimate from less than this would only jump about."""
+
+
+_Cells = tuple[RenderableType, Text, Text, Text]
+"""Sign, name, what is said, time."""
 
 
 def never_fail_to_print(console: Console) -> None:
@@ -46,24 +51,32 @@ class _Row:
     name: str
     asked: bool
     started_at: float | None = None
-    jobs: dict[str, JobChanged] = field(default_factory=dict)
+    jobs: JobRows = field(default_factory=JobRows)
     first: dict[str, Progress] = field(default_factory=dict)
     last: Progress | None = None
     told_at: float = 0.0
     result: RungResult | None = None
 
-    def doing(self) -> str:
-        """What it does now: its last progress, else the states of its jobs."""
-        waiting = [job for job in self.jobs.values() if job.state is JobState.PENDING]
+    def progress(self) -> str:
+        """What its jobs say, while none of them waits; else how many are over."""
+        waiting = any(job.last.state is JobState.PENDING for job in self.jobs.rows.values())
         if self.last is not None and not waiting:
             return one_line(_progress_text(self.last), 60)
-        running = [job for job in self.jobs.values() if not job.state.final]
+        return self.jobs.count()
+
+    def doing(self) -> str:
+        """What it does now: its last progress, else the states of its jobs."""
+        jobs = [row.last for row in self.jobs.rows.values()]
+        waiting = [job for job in jobs if job.state is JobState.PENDING]
+        if self.last is not None and not waiting:
+            return one_line(_progress_text(self.last), 60)
+        running = [job for job in jobs if not job.state.final]
         if not running:
             return ""
         job = (waiting or running)[-1]
         known = f" {job.job_id}" if job.job_id else ""
         reason = f" ({job.reason})" if job.reason else ""
-        return one_line(f"job {job.job}{known} {job.state.lower()}{reason}", 60)
+        return one_line(f"job {job.job}{known} {job.state.lower()}{reason}", 120)
 
     def left_s(self, now: float) -> float | None:
         """Seconds that the running job may still take, from its pace so far; None where there is no pace yet."""
@@ -79,7 +92,7 @@ class _Row:
         """Elapsed, and the estimate of what is left."""
         left = self.left_s(now)
         elapsed = duration(None if self.started_at is None else max(0.0, now - self.started_at))
-        return elapsed if left is None else f"{elapsed}, about {duration(left)} left"
+        return elapsed if left is None or left < 1 else f"{elapsed}, about {duration(left)} left"
 
 
 def _progress_text(progress: Progress) -> str:
@@ -137,10 +150,10 @@ class LiveLadder:
         while not self._over.wait(_TICK_S):
             with self._lock:
                 now = self._clock()
-                due = [self._heartbeat(row, now) for row in self._rows.values() if row.started_at is not None]
+                running = [row for row in self._rows.values() if row.started_at is not None]
+                due = [line for row in running for line in self._due(row, now)]
             for line in due:
-                if line is not None:
-                    self._print(line)
+                self._print(line)
 
     def _print(self, line: Text) -> None:
         try:
@@ -151,29 +164,39 @@ class LiveLadder:
     def on_event(self, event: Event) -> None:
         """Take one event. Thread-safe; never raises for what an event says."""
         with self._lock:
-            line = self._take(event)
-        if line is not None and not self._over.is_set() and (self._live is None or isinstance(event, Note)):
-            self._print(line)
+            lines = self._take(event)
+        if not self._over.is_set() and (self._live is None or isinstance(event, Note)):
+            for line in lines:
+                self._print(line)
 
-    def _take(self, event: Event) -> Text | None:
-        """Keep what the event says; the plain line for it, where it deserves one."""
+    def _take(self, event: Event) -> list[Text]:
+        """Keep what the event says; plain lines for it, where it deserves them."""
         if isinstance(event, Note):
-            return Text(f"· {terminal_safe(event.text)}")
+            return [Text(f"· {terminal_safe(event.text)}")]
         name = event.result.rung if isinstance(event, RungEnded) else event.rung
         row = self._rows.setdefault(name, _Row(name, asked=True))
         if isinstance(event, RungStarted):
             self._rows[name] = _Row(name, row.asked, started_at=event.at, told_at=event.at)
-            return Text(f"▸ {name}: started")
+            return [Text(f"▸ {name}: started")]
         if isinstance(event, RungEnded):
             row.result = event.result
             told = row.asked or event.result.status is not Status.SKIPPED
-            return _ended(event.result) if told else None
+            return [_ended(event.result)] if told else []
         if isinstance(event, JobChanged):
-            row.jobs[event.job] = event
+            row.jobs.take(event)
         else:
             row.first.setdefault(event.job, event)
             row.last = event
-        return self._heartbeat(row, event.at)
+        return self._due(row, event.at)
+
+    def _due(self, row: _Row, at: float) -> list[Text]:
+        """What has changed with its jobs; else that it still runs, where it was silent for long."""
+        changed = row.jobs.lines(row.name, at) if row.result is None else []
+        if changed:
+            row.told_at = at
+            return changed
+        line = self._heartbeat(row, at)
+        return [line] if line is not None else []
 
     def _heartbeat(self, row: _Row, at: float) -> Text | None:
         if row.result is not None or at - row.told_at < HEARTBEAT_S:
@@ -187,21 +210,32 @@ class LiveLadder:
     def _render(self) -> RenderableType:
         with self._lock:
             now = self._clock()
-            table = Table.grid(padding=(0, 2, 0, 0))
-            table.add_column(width=1)
-            table.add_column(no_wrap=True)
-            table.add_column(no_wrap=True, overflow="ellipsis")
-            table.add_column(no_wrap=True)
             rows, before, after = self._fitting()
-            if before:
-                table.add_row(*before)
-            for row in rows:
-                table.add_row(*self._cells(row, now))
+            cells: list[tuple[_Row | None, _Cells]] = [(None, before)] if before else []
+            cells += [(row, self._cells(row, now)) for row in rows]
             if after:
-                table.add_row("", Text(f"{after} more wait", style="dim"), "", "")
-            return Group(table)
+                cells.append((None, ("", Text(f"{after} more wait", style="dim"), Text(""), Text(""))))
+            return Group(*self._parts(cells, now))
 
-    def _fitting(self) -> tuple[list[_Row], tuple[Text, ...] | None, int]:
+    def _parts(self, cells: list[tuple[_Row | None, _Cells]], now: float) -> Iterator[RenderableType]:
+        """The ladder's rows, each running rung's jobs below it. All columns are as wide as if it were one table."""
+        name, said, took = (
+            max(text.cell_len for text in column) for column in zip(*(line[1:] for _, line in cells), strict=True)
+        )
+        said = max(1, min(said, self._console.width - name - took - 7))
+        room = max(4, self._console.size.height - 2) - len(cells)
+        for row, line in cells:
+            part = Table.grid(padding=(0, 2, 0, 0))
+            for width in (1, name, said, took):
+                part.add_column(width=width, no_wrap=True, overflow="ellipsis")
+            part.add_row(*line)
+            yield part
+            if row is not None and row.result is None:
+                jobs = row.jobs.table(now, room, self._console.width - 1)
+                room -= len(jobs)
+                yield from jobs
+
+    def _fitting(self) -> tuple[list[_Row], _Cells | None, int]:
         """Rows that fit the screen: what is done and what waits is counted where there is too little room."""
         rows = list(self._rows.values())
         room = max(4, self._console.size.height - 3)
@@ -214,7 +248,7 @@ class LiveLadder:
         kept = sorted(others, key=lambda row: row.started_at is None)[:room]
         return kept, line if done else None, len(others) - len(kept)
 
-    def _cells(self, row: _Row, now: float) -> tuple[RenderableType, ...]:
+    def _cells(self, row: _Row, now: float) -> _Cells:
         if row.result is not None:
             status = row.result.status
             said = row.result.judgement.summary or row.result.reason
@@ -225,12 +259,12 @@ class LiveLadder:
                 Text(duration(row.result.duration_s), style="dim"),
             )
         if row.started_at is not None:
-            return self._spinner, Text(row.name, style="bold"), Text(row.doing()), Text(row.times(now), style="dim")
+            return self._spinner, Text(row.name, style="bold"), Text(row.progress()), Text(row.times(now), style="dim")
         return (
             Text("·", style="dim"),
             Text(row.name, style="dim"),
             Text("waits" if row.asked else "not asked for", style="dim"),
-            "",
+            Text(""),
         )
 
 

@@ -152,7 +152,8 @@ def test_of_many_holders_some_are_named_and_the_rest_counted() -> None:
 
 
 def test_nodes_that_are_down_are_told_and_free_ones_counted() -> None:
-    nodes = [replace(NODES[0], state="down", reason="bad rail"), *NODES[1:3], replace(NODES[3], state="allocated")]
+    nodes = [replace(NODES[0], state="down", reason="bad rail"), NODES[1], replace(NODES[2], state="planned")]
+    nodes.append(replace(NODES[3], state="allocated"))
     seen = waits_for(SPEC, "", nodes, [])
     assert "n1 is down (bad rail)" in seen.down
     assert seen.free == 2

@@ -132,7 +132,9 @@ def _nodes(count: int) -> str:
 
 
 SHOWN = 4
-"""Nodes that are down, and jobs that hold others, that are named one by one."""
+"""Jobs that hold nodes, that are named one by one."""
+FREE = ("idle", "planned")
+"""From 21.08 on Slurm calls an idle node planned, once it means to start a job there: this one, most likely."""
 
 
 def waits_for(spec: JobSpec, partition: str, nodes: Sequence[NodeRow], holders: Sequence[Holder]) -> Waiting:
@@ -142,7 +144,7 @@ def waits_for(spec: JobSpec, partition: str, nodes: Sequence[NodeRow], holders: 
     return Waiting(
         held_by=_held_by(pool.keys(), holders),
         down=stranded(spec, partition, nodes)[1],
-        free=sum(node.state == "idle" for node in pool.values()),
+        free=sum(node.state in FREE for node in pool.values()),
     )
 
 
