@@ -176,8 +176,20 @@ def test_a_batch_script_whose_interpreter_did_not_start_is_told_with_its_node(
     assert status.reason == words
 
 
-def test_a_done_json_of_before_the_job_started_is_no_witness_and_the_clock_is_named() -> None:
-    early = done(started_at=T - 29, ended_at=T - 21)
+@pytest.mark.parametrize(
+    ("word", "state", "follows"),
+    [("COMPLETED", COMPLETED, COMPLETED), ("FAILED", TIMEOUT, TIMEOUT), ("FAILED", COMPLETED, FAILED)],
+)
+def test_a_done_json_of_a_node_whose_clock_is_behind_counts_where_slurm_says_the_same_of_success(
+    word: str, state: JobState, follows: JobState
+) -> None:
+    early = done(state, started_at=T - 29, ended_at=T - 21)
+    status = reconcile(seen(queue=row(word), done=early, now=LONG, silent_since=T + 9))
+    assert status.state is follows
+
+
+def test_a_done_json_of_well_before_the_job_started_is_no_witness_and_the_clock_is_named() -> None:
+    early = done(started_at=T - 59, ended_at=T - 61)
     status = reconcile(seen(queue=row("COMPLETED"), done=early, now=LONG, silent_since=T + 9))
     assert status.state is LOST
-    assert "done.json ended 22 s before Slurm started the job: the clock of n1 is behind" in status.reason
+    assert "done.json ended 62 s before Slurm started the job: the clock of n1 is behind" in status.reason

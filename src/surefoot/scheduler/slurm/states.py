@@ -134,7 +134,7 @@ def _over(seen: Witnesses, row: QueueRow | None, done: JobDone | None) -> JobSta
     if row is not None and row.state == "PREEMPTED" and seen.requeue and done is None and not _waited(seen):
         return JobStatus(state=JobState.PENDING, reason="preempted; Slurm puts it back into the queue")
     ended = _ending(seen, row)
-    if done is not None and not (ended and _of_earlier_life(done, ended.started_at)):
+    if done is not None and not (ended and _of_earlier_life(done, ended.started_at, ended.word)):
         hold = None if ended else _asked_to_end(seen, done, "")
         return hold or _with_done(done, ended, ended.nodes if ended else "")
     if ended is not None:
@@ -195,8 +195,17 @@ def _own_done(seen: Witnesses) -> JobDone | None:
     return done
 
 
-def _of_earlier_life(done: JobDone, started_at: float | None) -> bool:
-    return started_at is not None and done.ended_at < started_at - 1
+def _of_earlier_life(done: JobDone, started_at: float | None, word: str = "") -> bool:
+    """Whether ``done.json`` ended before Slurm started the job's last life.
+
+    A node's clock may be behind the controller's: within the slack it counts where Slurm's last `word`
+    says the same of success. (A launcher removes what an earlier life left, so one that COMPLETED has
+    written its own.)
+    """
+    if started_at is None or done.ended_at >= started_at - 1:
+        return False
+    agree = (word == "COMPLETED") == (done.state is JobState.COMPLETED)
+    return not (word and agree and done.ended_at >= started_at - CLOCK_SLACK_S)
 
 
 def _ending(seen: Witnesses, row: QueueRow | None) -> _Ended | None:
