@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import http.server
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -119,6 +122,12 @@ def test_a_build_that_fails_names_the_step_and_pips_line(
     assert log.read_text().splitlines()[error.line - 1].strip() in error.text
 
 
+def test_a_folder_of_wheels_that_this_host_does_not_see_is_told_as_that(root: Path, tmp_path: Path) -> None:
+    error = refused(order(root, wheels="/srv/nowhere"), tmp_path / "pip.log")
+    assert error.text == "/srv/nowhere is no folder on this host"
+    assert "all nodes see them" in error.advice
+
+
 @pytest.mark.slow
 def test_only_what_the_hash_pins_is_installed(root: Path) -> None:
     good = root / "wheels" / "Tiny.One-1.0-py3-none-any.whl"
@@ -166,6 +175,31 @@ def test_pip_settings_of_the_caller_do_not_move_what_is_installed(
     assert provide(order(root), KEY, nothing)["outcome"] == "built"
     assert not (tmp_path / "elsewhere").exists()
     assert list((root / "envs" / KEY).rglob("tiny_one*.pyc"))
+
+
+@pytest.fixture
+def index(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """URL of a package index that has the wheels: a real HTTP server on this machine."""
+    for path in (root / "wheels").glob("*.whl"):
+        name = path.name.partition("-")[0].replace("_", "-").replace(".", "-").lower()
+        page = root / "www" / "simple" / name / "index.html"
+        page.parent.mkdir(parents=True)
+        page.write_text(f'<!DOCTYPE html><html><body><a href="../../{path.name}">{path.name}</a></body></html>')
+        (root / "www" / path.name).write_bytes(path.read_bytes())
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(root / "www"))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/simple"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.slow
+def test_it_is_built_from_an_index(root: Path, index: str) -> None:
+    answer = provide(order(root, index=index, wheels=""), KEY, nothing)
+    assert sorted(answer["ready"]["distributions"]) == [["Tiny.One", "1.0"], ["tiny-two", "2.0"]]
 
 
 # -- several at once

@@ -69,10 +69,15 @@ def read_json(path: Path) -> dict[str, Any] | None:
     return content if isinstance(content, dict) else None
 
 
+def look_again(folder: Path) -> None:
+    """Open a folder: network storage then asks its server what is there, whatever it remembers."""
+    with contextlib.suppress(OSError):
+        os.listdir(folder)  # noqa: PTH208 - nothing is done with what it says
+
+
 def ready(order: Order, key: str) -> dict[str, Any] | None:
     """``ready.json`` of the finished environment for `key`; None where there is none of this lock."""
-    with contextlib.suppress(OSError):
-        os.listdir(order.folder)  # noqa: PTH208 - network storage looks again at a folder that is opened
+    look_again(order.folder)
     found = read_json(order.folder / key / "ready.json")
     same = found is not None and (found.get("key"), found.get("digest")) == (key, order.digest)
     return found if same else None
@@ -316,6 +321,7 @@ def let_others_end(rank: Rank) -> None:
     """Until every rank has reported: a rank that ends badly takes the others along, which may still be building."""
     while any(not (rank.folder / f"rank-{other}.json").exists() for other in range(rank.world_size)):
         time.sleep(_POLL_S)
+        look_again(rank.folder)
 
 
 def main() -> None:

@@ -23,7 +23,16 @@ LIST = (
 )
 """What a fresh interpreter says of itself and of the distributions that it finds."""
 _INCOMPLETE = "add it to the lock, which must be complete (`pip freeze` leaves out setuptools: `pip freeze --all`)"
-_ELSEWHERE = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "PIP_REQUIREMENT", "PIP_EDITABLE", "PIP_PYTHON")
+_ELSEWHERE = (
+    "PIP_TARGET",
+    "PIP_PREFIX",
+    "PIP_ROOT",
+    "PIP_USER",
+    "PIP_REQUIREMENT",
+    "PIP_EDITABLE",
+    "PIP_PYTHON",
+    "PIP_NO_BINARY",
+)
 """Variables with which pip would install something else, or somewhere else."""
 
 
@@ -82,6 +91,10 @@ class Builder:
         """
         try:
             with self.log.open("w", errors="backslashreplace") as log:
+                wheels = self.source.wheels
+                if wheels and not Path(wheels).is_dir():
+                    advice = "put the wheels where all nodes see them, or mend the mount on this host"
+                    raise BuildError("looking for wheels", f"{wheels} is no folder on this host", advice=advice)
                 self.tell(0, "making a virtual environment")
                 self.run(log, "python -m venv", [self.source.base, "-m", "venv", "--without-pip", str(self.venv)])
                 lock = self.folder / "requirements.txt"
