@@ -11,6 +11,7 @@ BIN := .venv/bin
 ARGS ?=
 
 .DEFAULT_GOAL := help
+.NOTPARALLEL:
 .PHONY: help setup setup-test setup-lab climb lint check test test-local test-lab lab-ready clean
 
 help:            ## this list
