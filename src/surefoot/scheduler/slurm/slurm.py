@@ -287,7 +287,16 @@ class SlurmScheduler:
         if not out:
             return status
         named = "; ".join(f"{n.name} is {n.state}{f' ({n.reason})' if n.reason else ''}" for n in out.values())
-        return status.model_copy(update={"reason": f"{status.reason}: {named}"})
+        return status.model_copy(update={"reason": f"{status.reason}: {named}", "cause": EndCause.NODE})
+
+    def _never_began(self, t: _Tracked, element: str, status: JobStatus) -> bool:
+        """Whether a cancelled job had its nodes and did not begin there: where a node cannot take the batch
+        script (its spool is full, its prolog fails), Slurm drains the node and cancels the job itself.
+        """
+        if status.cause is not EndCause.CANCELLED or status.done is not None or status.nodes in ("", "None assigned"):
+            return False
+        began = t.done_file(element).with_name("started.json")
+        return not self._connection.read_many([began])
 
     def why_waiting(self, job: Job) -> Waiting:
         """What keeps its nodes from a job: at most 10 s old, and asked once for all that wait. Raises SchedulerError."""
@@ -375,7 +384,7 @@ class SlurmScheduler:
             status = status.model_copy(update={"reason": explain(said), "word": word_of(said)})
         if element in self._damaged and heard.answered and not _active(row):
             status = JobStatus(state=JobState.LOST, reason=self._damaged[element], cause=EndCause.LOST)
-        if status.cause is EndCause.NODE:
+        if status.cause is EndCause.NODE or self._never_began(t, element, status):
             status = self._with_bad_nodes(status)
         before = t.last.get(element)
         if before is None or before.state is not status.state:
