@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -263,6 +263,7 @@ def test_a_kind_that_cannot_be_built_is_named_and_the_other_kinds_build_goes_on(
     ("change", "identifiers"),
     [
         ({"prefix": "/usr"}, {"sync.rank0.environment"}),
+        ({"executable": "/usr/bin/python3"}, {"sync.rank0.environment"}),
         ({"key": "aarch64-debian12-py3.11"}, {"sync.rank0.environment"}),
         ({"ready": None}, {"sync.rank0.environment"}),
         ({"ready": {}}, {"sync.rank0.environment"}),
@@ -293,6 +294,36 @@ def test_a_build_that_tells_of_no_environment_never_passes(good: View, change: d
 def test_a_rank_that_does_not_tell_where_it_ran_proves_nothing(good: View) -> None:
     damaged = edited(good, RANK, lambda d: d["data"].pop("environment"))
     assert status_of(RUNG, damaged) is Status.INCONCLUSIVE
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path of every figure and word in JSON data."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in inside:
+        yield from leaves(item, (*path, key))
+    if not isinstance(value, (dict, list)):
+        yield path
+
+
+FOR_PEOPLE = {"attempt", "host", "base", "started_at", "ended_at", "python", "conflicts"}
+"""Of ready.json: who built it, when and on what. No claim rests on it where it is told once."""
+
+
+@pytest.mark.parametrize("value", [None, "", "other", 7, [], {}])
+def test_no_word_of_what_a_rank_tells_of_its_environment_can_be_another(good: View, value: Any) -> None:
+    said = json.loads(good.evidence.blob(RANK).text())["data"]["environment"]
+    passed = []
+    for path in leaves(said):
+
+        def change(data: dict[str, Any], path: tuple[Any, ...] = path) -> None:
+            holder = data["data"]["environment"]
+            for key in path[:-1]:
+                holder = holder[key]
+            holder[path[-1]] = value
+
+        if status_of(RUNG, edited(good, RANK, change)) is Status.PASSED:
+            passed.append(path)
+    assert [path for path in passed if path[0] != "ready" or path[1] not in FOR_PEOPLE] == []
 
 
 @pytest.mark.parametrize("name", [BUILD, RANK, "raw/environment/done.json", "raw/environment/job.json"])

@@ -169,6 +169,8 @@ def running_checks(rank: Said[Any], running: Running, view: View) -> list[Check]
 def _place(rank: Said[Any], running: Running, view: View) -> Check:
     wanted = _place_of(running.key, view)
     problems = [] if running.prefix == wanted else [f"runs from {running.prefix}"]
+    if not running.executable.startswith(f"{running.prefix}/bin/"):
+        problems.append(f"its interpreter is {running.executable}")
     ready = _ready(running)
     if ready is None:
         problems.append(f"ready.json in {running.prefix} is missing or damaged")
