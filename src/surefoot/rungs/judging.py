@@ -20,7 +20,7 @@ CLOCK_SLACK_S = 60.0
 ONE_CLOCK_S = 1.0
 """How far durations of one process on one host may exceed what its own start and end say: the wall
 clock is slewed a little while the monotonic one is not."""
-_OLDEST_TIME = 1_577_836_800.0
+OLDEST_TIME = 1_577_836_800.0
 """2020-01-01: a time before it comes from no clock that is set."""
 
 
@@ -68,8 +68,8 @@ def said(evidence: EvidenceSet, job: str, kind: type[R], *, any_code: bool = Fal
         raise EvidenceError("is not what the plan asked for", file=f"raw/{job}/request.json")
     if (done.name, done.id) != (job, submitted.id):
         raise EvidenceError(f"is of job {done.name!r} ({done.id}), not {job!r} ({submitted.id})", file=done_file)
-    begin = max(_OLDEST_TIME, submitted.submitted_at - CLOCK_SLACK_S)
-    if submitted.submitted_at < _OLDEST_TIME or not begin <= done.started_at <= done.ended_at:
+    begin = max(OLDEST_TIME, submitted.submitted_at - CLOCK_SLACK_S)
+    if submitted.submitted_at < OLDEST_TIME or not begin <= done.started_at <= done.ended_at:
         first = done.ranks[0].host if done.ranks else "its node"
         apart_s = abs(done.started_at - submitted.submitted_at)
         problem = (

@@ -15,11 +15,11 @@ from pydantic import Field
 from surefoot.errors import EvidenceError
 from surefoot.evidence import EvidenceSet, RankReport, parse_json, parse_record
 from surefoot.model.base import Record
-from surefoot.model.job import ExpectedExit, JobDone, JobSpec, JobState
+from surefoot.model.job import ExpectedExit, Job, JobDone, JobSpec, JobState
 from surefoot.model.ladder import SchedulerSmoke
 from surefoot.model.run import CommandStep, JobsStep, Step
 from surefoot.rungs.base import Layout, PlanContext, View, nodes_of
-from surefoot.rungs.judging import RankData, Said, said
+from surefoot.rungs.judging import CLOCK_SLACK_S, OLDEST_TIME, RankData, Said, said
 from surefoot.rungs.slurm_view import Answer, Config, Node, config_of, named_hosts, nodes_of_answer
 from surefoot.scheduler.slurm.hostlist import compress
 from surefoot.scheduler.slurm.script import array_elements
@@ -206,7 +206,7 @@ def read_slurm(view: View) -> SlurmFacts:
         nodes=nodes_of_answer(head.answers["nodes"], file=HEAD),
         ranks=ranks,
         decoded=decoded,
-        elements={number: _report(evidence, "array", number) for number in array_elements(ARRAY)},
+        elements={number: _element(evidence, number) for number in array_elements(ARRAY)},
         ended={name: _ended(evidence, name) for name in ("limit", "cancelled")},
     )
 
@@ -242,22 +242,57 @@ def element_file(number: int) -> str:
 
 
 def _report(evidence: EvidenceSet, job: str, element: int | None = None) -> RankReport:
-    """The one rank of a job, or of an element of an array: of this run, attempt, job and code. Raises EvidenceError."""
+    """The one rank of a job, or of an element of an array: of this run, attempt, job and code. Raises EvidenceError.
+
+    As `said` for jobs whose ranks all end by themselves: their job may have left no done.json.
+    """
     spec = evidence.job(job)
-    file = element_file(element) if element is not None else evidence.rank_file(job, 0)
+    folder = f"raw/{job}" if element is None else f"raw/{job}/array-{element}"
+    file = f"{folder}/rank-0.json"
+    submitted = evidence.record(Job, f"raw/{job}/job.json")
+    if submitted.spec != spec or evidence.json(f"raw/{job}/request.json") != spec.request:
+        raise EvidenceError("is not the job that the plan asked for", file=f"raw/{job}/job.json")
+    more = [blob.name for blob in evidence.under(folder) if blob.name.startswith(f"{folder}/rank-")]
+    if more != [file]:
+        raise EvidenceError(f"one rank was asked for, and there are {len(more)}", file=(more or [file])[-1])
     report = evidence.record(RankReport, file)
-    submitted = evidence.json(f"raw/{job}/job.json")
-    identity = submitted.get("id") if isinstance(submitted, dict) else None
     wanted = {
         "program": spec.argv[-1], "run": evidence.plan.run_id, "nonce": evidence.plan.nonce, "job": job,
-        "job_id": identity if element is None else f"{identity}_{element}", "rank": 0, "local_rank": 0, "world_size": 1,
+        "job_id": submitted.id if element is None else f"{submitted.id}_{element}",
+        "rank": 0, "local_rank": 0, "world_size": 1,
         "code_digest": spec.env["SUREFOOT_CODE"], "imported_from": f"{spec.env['PYTHONPATH']}/surefoot",
     }  # fmt: skip
     for key, value in wanted.items():
         if getattr(report, key) != value:
             raise EvidenceError(f"{key} is {getattr(report, key)!r}, asked for was {value!r}", file=file)
-    if report.pid < 1 or not report.host or report.ended_at < report.started_at:
-        raise EvidenceError("no process on any host, or one that ended before it began", file=file)
+    if report.pid < 1 or not report.host:
+        raise EvidenceError(f"host {report.host!r}, pid {report.pid}: no such process", file=file)
+    _times_fit(evidence, submitted, report, file=file)
+    return report
+
+
+def _times_fit(evidence: EvidenceSet, submitted: Job, report: RankReport, *, file: str) -> None:
+    """The rank reported while its job ran, on the host that the job names. Raises EvidenceError."""
+    if submitted.submitted_at < OLDEST_TIME:
+        raise EvidenceError(f"submitted at {submitted.submitted_at}: no clock says so", file=file)
+    name = f"{file.rsplit('/', 1)[0]}/done.json"
+    earliest, latest = submitted.submitted_at, report.ended_at
+    if name in evidence:
+        done = evidence.record(JobDone, name)
+        earliest, latest = done.started_at, done.ended_at
+        if not submitted.submitted_at - CLOCK_SLACK_S <= done.started_at <= done.ended_at:
+            raise EvidenceError("the job's times contradict: submitted ≤ started ≤ ended does not hold", file=name)
+        if done.ranks and report.host != done.ranks[0].host:
+            raise EvidenceError(f"says host {report.host!r}, and the job {done.ranks[0].host!r}", file=file)
+    if not earliest - CLOCK_SLACK_S <= report.started_at <= report.ended_at <= latest + CLOCK_SLACK_S:
+        raise EvidenceError(f"the rank's times lie outside its job's; see the clock of {report.host}", file=file)
+
+
+def _element(evidence: EvidenceSet, number: int) -> RankReport:
+    """An element of the array, which did what it was asked. Raises EvidenceError."""
+    report = _report(evidence, "array", number)
+    if report.data != {"rank": 0, **evidence.job("array").request}:
+        raise EvidenceError(f"was asked for {evidence.job('array').request}", file=element_file(number))
     return report
 
 
