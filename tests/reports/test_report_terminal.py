@@ -185,6 +185,18 @@ def test_a_rung_that_runs_again_forgets_its_former_pace() -> None:
     assert told[-1] == "  finetune: 5/90 again (11.0 s)"
 
 
+def test_a_job_that_is_submitted_again_forgets_its_former_pace() -> None:
+    told = lines_of(
+        RungStarted(rung="finetune", at=0),
+        changed(JobState.RUNNING, 1),
+        Progress(**TRAIN, done=1, total=90, at=2),
+        Progress(**TRAIN, done=80, total=90, at=30),
+        changed(JobState.RUNNING, 40, job_id="58"),
+        Progress(**TRAIN, done=5, total=90, text="again", at=51),
+    )
+    assert told[-1] == "  finetune: 5/90 again (51.0 s)"
+
+
 @pytest.fixture
 def screen() -> Console:
     return Console(

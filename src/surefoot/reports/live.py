@@ -78,6 +78,12 @@ class _Row:
         reason = f" ({job.reason})" if job.reason else ""
         return one_line(f"job {job.job}{known} {job.state.lower()}{reason}", 120)
 
+    def forget_pace(self, job: str) -> None:
+        """A job that was submitted again begins anew."""
+        self.first.pop(job, None)
+        if self.last is not None and self.last.job == job:
+            self.last = None
+
     def left_s(self, now: float) -> float | None:
         """Seconds that the running job may still take, from its pace so far; None where there is no pace yet."""
         if self.last is None or self.last.total <= 0:
@@ -183,7 +189,8 @@ class LiveLadder:
             told = row.asked or event.result.status is not Status.SKIPPED
             return [_ended(event.result)] if told else []
         if isinstance(event, JobChanged):
-            row.jobs.take(event)
+            if row.jobs.take(event):
+                row.forget_pace(event.job)
         else:
             row.first.setdefault(event.job, event)
             row.last = event

@@ -84,12 +84,15 @@ class JobRows:
 
     rows: dict[str, JobRow] = field(default_factory=dict)
 
-    def take(self, event: JobChanged) -> None:
+    def take(self, event: JobChanged) -> bool:
+        """The next change of one of them. Whether it is another submission of that job."""
         row = self.rows.get(event.job)
         if row is None:
             self.rows[event.job] = JobRow(event, since=event.at)
-        else:
-            row.take(event)
+            return False
+        again = row.last.job_id != event.job_id
+        row.take(event)
+        return again
 
     def lines(self, rung: str, now: float) -> list[Text]:
         """Plain lines for what has changed."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import partial
 
@@ -12,6 +11,7 @@ from surefoot.model.check import Check, Evidence
 from surefoot.model.job import EndCause, ExpectedExit, JobDone, JobSpec, JobState, JobStatus, RankExit
 from surefoot.model.run import CommandStep, JobsStep
 from surefoot.model.status import ExitCode, Status
+from surefoot.scheduler.slurm.retry import LAUNCH_ERROR
 from surefoot.scheduler.slurm.script import array_elements
 
 
@@ -238,7 +238,6 @@ def _identity(evidence: EvidenceSet, spec: JobSpec) -> str | None:
     return submitted.get("id") if isinstance(submitted, dict) else None
 
 
-_LAUNCH_ERROR = re.compile(r"^srun: error: Task launch for StepId=\S+ failed on node (\S+): (.+)$")
 _WHY_NOT_LAUNCHED = (
     ("expired", "its clock is not the controller's: compare `date`, start chrony or timesyncd there"),
     ("rewound", "its clock is not the controller's: compare `date`, start chrony or timesyncd there"),
@@ -252,9 +251,9 @@ def _launch_errors(evidence: EvidenceSet, spec: JobSpec) -> list[tuple[Evidence,
     """(reference, node, why) of every node on which Slurm could not start ranks, in srun's own words."""
     found = []
     for blob in evidence.under(f"raw/{spec.name}"):
-        if blob.name.endswith(".out"):
+        if blob.name.endswith(".out") and not blob.name.startswith(f"raw/{spec.name}/try-"):
             for number, row in enumerate(blob.read().decode(errors="replace").splitlines(), 1):
-                if match := _LAUNCH_ERROR.match(row.strip()):
+                if match := LAUNCH_ERROR.match(row.strip()):
                     found.append((evidence.ref(blob.name, line=number, text=row), match.group(1), match.group(2)))
     return found
 

@@ -7,7 +7,7 @@ from math import inf
 
 import pytest
 
-from surefoot.model.job import EndCause, JobSpec, JobState, JobStatus
+from surefoot.model.job import EndCause, JobDone, JobSpec, JobState, JobStatus, RankExit
 from surefoot.model.ladder import Pending
 from surefoot.scheduler.base import Waiting
 from surefoot.scheduler.slurm.parse import Holder, NodeRow, Partition
@@ -24,7 +24,7 @@ from surefoot.scheduler.slurm.pending import (
     what_then,
     word_of,
 )
-from surefoot.scheduler.slurm.retry import retry
+from surefoot.scheduler.slurm.retry import not_launched, retry
 
 SPEC = JobSpec(name="j", argv=("x",), folder="/f", nodes=4, ranks_per_node=2)
 NODE = NodeRow(name="n1", partition="gpu", default=True, state="idle", cpus=8, memory_mib=1000, gpus=2, reason="")
@@ -196,3 +196,31 @@ def test_a_job_that_waits_for_others_is_not_stranded() -> None:
     assert stranded(SPEC.model_copy(update={"nodes": 3}), "", nodes) == ("", "")
     assert stranded(SPEC, "", [replace(node, state="allocated") for node in NODES]) == ("", "")
     assert stranded(SPEC.model_copy(update={"exclude_hosts": "n1", "nodes": 3}), "", nodes) == ("", "")
+
+
+REFUSED = """srun: cluster configuration lacks support for cpu binding
+srun: error: Task launch for StepId=25.0 failed on node n3: Communication connection failure
+srun: error: Task launch for StepId=25.0 failed on node n1: Communication connection failure
+srun: error: Application launch failed: Communication connection failure
+"""
+
+
+def failed(ranks: int) -> JobStatus:
+    told = tuple(RankExit(rank=n, host="n2", exit_code=1) for n in range(ranks))
+    done = JobDone(id="25", name="j", state=JobState.FAILED, started_at=1, ended_at=2, ranks=told)
+    return JobStatus(state=JobState.FAILED, done=done, cause=EndCause.EXIT, nodes="n[1-4]")
+
+
+def test_nodes_that_would_not_start_the_ranks_are_at_fault() -> None:
+    found = not_launched(SPEC, failed(2), REFUSED)
+    assert found is not None
+    assert found[1] == "n[1,3]"
+    again = retry(SPEC, found[0], 1, found[1])
+    assert again is not None
+    assert again.reason.startswith("Slurm could not start its ranks on n3: Communication connection failure; n1")
+
+
+def test_a_job_all_of_whose_ranks_ran_was_launched_whatever_it_printed() -> None:
+    assert not_launched(SPEC, failed(8), REFUSED) is None
+    assert not_launched(SPEC, failed(2), "rank 0 failed\n") is None
+    assert not_launched(SPEC, ended(EndCause.MEMORY), REFUSED) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from surefoot.model.job import EndCause, JobSpec, JobStatus
@@ -9,6 +10,26 @@ from surefoot.scheduler.slurm.hostlist import compress, expand
 
 MOST_TRIES = 3
 """Submissions of one job, the first among them."""
+
+
+LAUNCH_ERROR = re.compile(r"^srun: error: Task launch for StepId=\S+ failed on node (\S+): (.+)$")
+"""What srun prints, once for each node on which it could not start ranks."""
+
+
+def not_launched(spec: JobSpec, status: JobStatus, output: str) -> tuple[JobStatus, str] | None:
+    """(The status with its cause, hostlist) of a job whose ranks some nodes would not start; None where that is not so.
+
+    Slurm calls such a job FAILED. `output` is what its batch script's host printed.
+    """
+    if status.cause is not EndCause.EXIT or status.done is None or len(status.done.ranks) >= spec.world_size:
+        return None
+    found = {m.group(1): m.group(2) for line in output.splitlines() if (m := LAUNCH_ERROR.match(line.strip()))}
+    if not found:
+        return None
+    reason = "Slurm could not start its ranks on " + "; ".join(
+        f"{node}: {why}" for node, why in list(found.items())[:4]
+    )
+    return status.model_copy(update={"cause": EndCause.NODE, "reason": reason}), compress(sorted(found))
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from surefoot.scheduler.slurm.controller import Controller, is_busy, words
 from surefoot.scheduler.slurm.hostlist import compress, expand
 from surefoot.scheduler.slurm.parse import Holder, NodeRow, Partition
 from surefoot.scheduler.slurm.pending import explain, never_runs, waits_for, word_of
-from surefoot.scheduler.slurm.retry import Retry, retry
+from surefoot.scheduler.slurm.retry import Retry, not_launched, retry
 from surefoot.scheduler.slurm.script import LAUNCHER, SCRIPT, STARTER, Site, array_elements, batch_script
 from surefoot.scheduler.slurm.start import START
 from surefoot.scheduler.slurm.states import FINAL, AccountingRow, QueueRow, Witnesses, combine, reconcile
@@ -180,14 +180,19 @@ class SlurmScheduler:
         return self.resubmit(job, exclude_hosts=before.exclude_hosts, why=reason)
 
     def try_again(self, job: Job, status: JobStatus) -> Retried | None:
-        """After a node's failure, without the nodes that are not usable now: see `retry`.
+        """After a node's failure, without the nodes at fault: see `retry`.
 
-        None also where too few other nodes are left. Raises SchedulerError.
+        Those are the ones that are not usable now, and those that would not start its ranks. None
+        also where too few other nodes are left. Raises SchedulerError.
         """
-        if status.cause is not EndCause.NODE:
+        refused = self._not_launched(job, status)
+        if refused is not None:
+            status = refused[0]
+        elif status.cause is not EndCause.NODE:
             return None
         before = self._tries.get(job.spec.folder, Retry("", ""))
-        bad = ",".join(part for part in (before.exclude_hosts, self.bad_nodes(status)) if part)
+        at_fault = (before.exclude_hosts, self.bad_nodes(status), refused[1] if refused else "")
+        bad = ",".join(part for part in at_fault if part)
         tries = self._count[job.spec.folder] + 1
         again = retry(job.spec, status, tries, bad)
         if again is None or self._impossible(job.spec, self._site_for(job.spec, again.exclude_hosts)):
@@ -195,6 +200,14 @@ class SlurmScheduler:
         self._count[job.spec.folder] += 1
         self._tries[job.spec.folder] = again
         return Retried(self.resubmit(job, exclude_hosts=again.exclude_hosts, why=again.reason), again.reason)
+
+    def _not_launched(self, job: Job, status: JobStatus) -> tuple[JobStatus, str] | None:
+        hosts = expand(status.nodes)
+        if status.state is not JobState.FAILED or job.spec.array or not hosts:
+            return None
+        output = Path(job.spec.folder) / f"{job.spec.name}-{job.id}-{hosts[0]}.out"
+        text = self._connection.read_many([output]).get(output, b"")
+        return not_launched(job.spec, status, text.decode(errors="replace"))
 
     def _sbatch(self, folder: Path, tag: str) -> str:
         argv = commands.sbatch(str(folder), str(folder / SCRIPT))
