@@ -46,7 +46,8 @@ test-local: lint ## lint, then every test but those of the lab: no root needed
 	@$(BIN)/pytest -q -m "slow and not lab" --durations=5
 
 test-lab: lab-ready ## tests on a real Slurm, a real sshd and a real lab (root)
-	@$(BIN)/pytest -q -n 2 --dist loadfile -m lab --durations=5
+	@$(BIN)/pytest -q -n 2 --dist loadfile -m "lab and not slow" --durations=5
+	@$(BIN)/pytest -q -m "lab and slow" --durations=5
 
 lab-ready: setup-lab
 	@$(BIN)/python tests/ready_for_lab.py

@@ -22,7 +22,7 @@ from surefoot.model.job import JobSpec
 from surefoot.scheduler.slurm.script import Site
 from surefoot.scheduler.slurm.slurm import SlurmScheduler
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(900)]  # slow: alone on the machine, as it measures
 
 
 @pytest.fixture

@@ -81,7 +81,7 @@ def test_the_ending_of_a_rank_comes_back_as_it_was(
 TELL = "import json, os, time; open(f'env-{os.environ[\"RANK\"]}.json', 'w').write(json.dumps({**os.environ, 'cwd': os.getcwd()})); print('rank', os.environ['RANK'], flush=True)"
 
 
-@pytest.mark.parametrize("launch", ["ranks", pytest.param("torchrun", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("launch", ["ranks", "torchrun"])
 def test_ranks_are_started_in_blocks_and_told_what_torchrun_would_tell(
     scheduler: SlurmScheduler, tmp_path: Path, launch: str
 ) -> None:
@@ -187,7 +187,6 @@ def test_a_job_over_its_time_limit_is_ended_to_the_second_and_says_so(
     assert 3 <= status.done.ended_at - status.done.started_at < 8
 
 
-@pytest.mark.slow
 def test_slurm_s_own_time_limit_is_told_from_a_failure(
     scheduler: SlurmScheduler, tmp_path: Path, slurm: SlurmHere
 ) -> None:
@@ -321,7 +320,6 @@ def test_a_killed_submitter_s_job_is_listed_and_can_be_reaped(
     assert scheduler.reap(tmp_path)  # nothing was ever submitted from there
 
 
-@pytest.mark.slow
 def test_a_controller_that_is_away_for_a_while_changes_nothing(
     scheduler: SlurmScheduler, tmp_path: Path, slurm: SlurmHere
 ) -> None:
@@ -343,7 +341,6 @@ def test_a_controller_that_is_away_for_a_while_changes_nothing(
     assert until(scheduler, job, seconds=200).state is JobState.COMPLETED
 
 
-@pytest.mark.slow
 def test_a_node_that_dies_is_the_cause_and_the_job_runs_elsewhere_after_it(
     scheduler: SlurmScheduler, tmp_path: Path, slurm: SlurmHere
 ) -> None:
@@ -371,7 +368,6 @@ def test_a_node_that_dies_is_the_cause_and_the_job_runs_elsewhere_after_it(
         slurm.start_node(node)
 
 
-@pytest.mark.slow
 def test_a_job_that_was_requeued_runs_again_and_only_its_last_life_counts(
     scheduler: SlurmScheduler, tmp_path: Path, slurm: SlurmHere
 ) -> None:
