@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from surefoot.errors import RequestError
+from surefoot.errors import MachineryError, RequestError
 from surefoot.lab import configuration, scripts
-from surefoot.lab.base_root import PACKAGES, base_key, build_command
+from surefoot.lab.base_root import PACKAGES, SUITES, base_key, build_command, disable, packages, version
 from surefoot.lab.faults import FAULTS, chosen
 from surefoot.lab.host_files import HostFile, Identity, Secrets, host_files, services
 from surefoot.lab.machine import PACKAGES as PACKAGES_OF_THE_MACHINE
@@ -101,6 +101,22 @@ def test_accounting_is_enforced_where_there_is_a_database_and_absent_where_there
 
 
 @pytest.mark.parametrize(
+    ("release", "flags", "cgroups"),
+    [
+        ((20, 11), False, ""),
+        ((21, 8), True, "cgroup/v1"),
+        ((22, 5), True, "cgroup/v1"),
+        ((24, 11), True, "disabled"),
+        ((26, 5), True, "disabled"),
+    ],
+)
+def test_a_release_of_slurm_is_told_only_what_it_knows(release: tuple[int, int], flags: bool, cgroups: str) -> None:
+    """An unknown key in slurm.conf or cgroup.conf ends every daemon and every command."""
+    assert ("AccountingStoreFlags" in settings(configuration.slurm_conf(SPEC, 0, release))) is flags
+    assert settings(configuration.cgroup_conf(release)).get("CgroupPlugin", "") == cgroups
+
+
+@pytest.mark.parametrize(
     ("gpus", "expected"),
     [(0, "# no GPUs\n"), (1, "File=/dev/fakegpu0\n"), (8, "File=/dev/fakegpu[0-7]\n")],
 )
@@ -134,6 +150,11 @@ def test_the_cluster_file_is_one_that_surefoot_reads(spec: LabSpec) -> None:
     cluster = Cluster.model_validate(yaml.safe_load(configuration.cluster_yaml(spec, shared=Path("/lab/shared"))))
     assert cluster.nodes == spec.nodes
     assert cluster.root == "/lab/shared"
+
+
+def test_where_hosts_have_an_older_python_the_cluster_file_says_which() -> None:
+    text = configuration.cluster_yaml(SPEC, shared=Path("/lab/shared"), oldest_python="3.9")
+    assert Cluster.model_validate(yaml.safe_load(text)).software.python == "3.9"
 
 
 # --- files of hosts -------------------------------------------------------------------------------
@@ -190,6 +211,59 @@ def test_no_mount_and_no_process_outlives_the_build_of_a_base_root() -> None:
 
 def test_another_mirror_is_another_base_root() -> None:
     assert base_key("") != base_key("http://mirror")
+
+
+def test_every_suite_is_another_base_root_with_the_packages_that_it_has() -> None:
+    assert len({base_key("", suite) for suite in SUITES}) == len(SUITES)
+    for suite in SUITES:
+        command = build_command(Path("/x"), "http://mirror", {}, suite)
+        assert command[-3:] == [suite, "/x", "http://mirror"]
+        assert f"--include={','.join(packages(suite))}" in command
+    assert "slurm-wlm-jwt-plugin" not in packages("bullseye")
+    assert packages("bookworm") == PACKAGES
+
+
+def test_an_archived_suite_is_fetched_without_its_security_archive() -> None:
+    assert build_command(Path("/x"), "", {}, "bullseye")[-2:] == ["/x", "http://deb.debian.org/debian"]
+    assert build_command(Path("/x"), "", {}, "trixie")[-2:] == ["trixie", "/x"]
+
+
+STATUS = """\
+Package: slurm-client
+Version: 1.0-1
+
+Package: slurmctld
+Status: install ok installed
+Version: {version}
+"""
+
+
+@pytest.mark.parametrize(
+    ("written", "release"),
+    [
+        ("20.11.7+really20.11.4-2+deb11u1", (20, 11)),
+        ("22.05.8-4+deb12u3", (22, 5)),
+        ("1:26.05.5-1", (26, 5)),
+        ("262.1-1", (262, 1)),
+        ("262-1", (262, 0)),
+    ],
+)
+def test_the_version_of_a_package_is_what_dpkg_has(tmp_path: Path, written: str, release: tuple[int, int]) -> None:
+    (tmp_path / "var/lib/dpkg").mkdir(parents=True)
+    (tmp_path / "var/lib/dpkg/status").write_text(STATUS.format(version=written))
+    assert version(tmp_path, "slurmctld") == release
+    with pytest.raises(MachineryError, match="no package slurmd"):
+        version(tmp_path, "slurmd")
+
+
+def test_what_a_host_is_not_to_start_is_disabled_also_where_this_machine_has_no_such_unit(tmp_path: Path) -> None:
+    """Links of a base root lead nowhere on this machine, mostly."""
+    wants = tmp_path / "multi-user.target.wants"
+    wants.mkdir()
+    for name in ("mariadb.service", "slurmrestd.service", "munge.service"):
+        (wants / name).symlink_to(f"/no/such/{name}")
+    disable(tmp_path)
+    assert [link.name for link in wants.iterdir()] == ["munge.service"]
 
 
 def test_the_namespaces_tier_never_shows_a_host_this_machines_devices() -> None:

@@ -41,6 +41,15 @@ def test_each_fact_that_is_wrong_fails_its_own_check(good: View, key: str, value
     assert failed(RUNG, edited(good, STDOUT, lambda d: d.update({key: value}))) == {check}
 
 
+@pytest.mark.parametrize(("found", "passes"), [("3.9.2", True), ("3.13.5", True), ("3.8.10", False)])
+def test_a_site_that_declares_an_older_python_may_climb_as_far_as_that_goes(
+    tmp_path: Path, found: str, passes: bool
+) -> None:
+    declared = collected(RUNG, {}, tmp_path / "evidence", software={"python": "3.8"})
+    seen = edited(declared, STDOUT, lambda d: d.update(python=found))
+    assert failed(RUNG, seen) == (set() if passes else {"runner.python"})
+
+
 def test_a_root_that_gives_back_other_data_fails(good: View) -> None:
     damaged = edited(good, STDOUT, lambda d: d["root"].update(read="stale\n"))
     assert failed(RUNG, damaged) == {"runner.root"}

@@ -13,6 +13,7 @@ import click
 from surefoot.cli.options import json_option
 from surefoot.errors import RequestError
 from surefoot.lab import lifecycle, machine
+from surefoot.lab.base_root import DEFAULT_SUITE, SUITES
 from surefoot.lab.breaking import break_lab, mend_lab
 from surefoot.lab.faults import FAULTS
 from surefoot.lab.hosts import enter_command
@@ -71,6 +72,13 @@ def lab_command() -> None:
     default=True,
     show_default=True,
     help="Hosts see the Python environment that runs surefoot, and the cluster file names it.",
+)
+@click.option(
+    "--suite",
+    metavar="SUITE",
+    default=DEFAULT_SUITE,
+    show_default=True,
+    help=f"Debian suite of the hosts, and so their Slurm: {', '.join(f'{k} {v}' for k, v in SUITES.items())}.",
 )
 @click.option("--mirror", default="", metavar="URL", help="Debian mirror for the base root; default: mmdebstrap's own.")
 def up_command(*, name: str, home: str, mirror: str, with_python: bool, binds: tuple[str, ...], **spec: Any) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable
@@ -18,7 +19,9 @@ from surefoot.lab.state import load, locked
 from surefoot.model.base import digest_of
 from surefoot.scheduler.processes import start_ticks
 
-SUITE = "bookworm"
+DEFAULT_SUITE = "bookworm"
+SUITES: dict[str, str] = {"bullseye": "20.11", "bookworm": "22.05", "trixie": "24.11", "sid": "newest"}
+"""Debian suites that a lab was brought up with, and the release of Slurm in each."""
 PACKAGES = (
     *("systemd", "systemd-sysv", "dbus", "procps", "less", "ca-certificates", "curl", "rsync"),
     *("iproute2", "iputils-ping", "openssh-server", "openssh-client"),
@@ -27,6 +30,10 @@ PACKAGES = (
     *("slurm-wlm-jwt-plugin", "slurm-wlm-mysql-plugin", "mariadb-server"),
     "tcc",  # a small C compiler, for the library behind the fault clock-off
 )
+_NOT_IN: dict[str, tuple[str, ...]] = {"bullseye": ("slurm-wlm-jwt-plugin", "slurm-wlm-mysql-plugin")}
+"""Packages that a suite does not have: in Debian 11 the plugin for MariaDB is in slurm-wlm-basic-plugins."""
+_RELEASE_ALONE: dict[str, str] = {"bullseye": "http://deb.debian.org/debian"}
+"""Mirror of suites whose security archive is being taken down: its index names packages that are gone."""
 RESTD = "slurmrestd"
 """The user that slurmrestd runs as: it refuses root and SlurmUser."""
 RESTD_UID = 2002
@@ -35,7 +42,7 @@ CLOCK_LIBRARY = "/usr/local/lib/lab-clock.so"
 """Preloaded by the fault clock-off; made from clock.c when the base root is built."""
 
 _CLOCK_SOURCE = Path(__file__).with_name("clock.c")
-_REVISION = 2
+_REVISION = 3
 """Raise it when `_settle` changes: a base root of another revision is another one."""
 
 _DISABLED = (
@@ -44,34 +51,46 @@ _DISABLED = (
     *("systemd-pstore.service", "systemd-timesyncd.service", "systemd-networkd.service", "getty@tty1.service"),
 )
 _MASKED = (
-    *("console-getty.service", "getty.target", "sys-kernel-debug.mount", "dev-hugepages.mount"),
+    *(
+        "console-getty.service",
+        "getty.target",
+        "sys-kernel-debug.mount",
+        "dev-hugepages.mount",
+        "sys-fs-fuse-connections.mount",
+    ),
     *("systemd-update-utmp.service", "systemd-update-utmp-runlevel.service", "systemd-logind.service"),
 )
 _FORWARDED = ("Acquire::Check-Valid-Until", "Acquire::Check-Date", "Acquire::http::Proxy", "Acquire::https::Proxy")
 """How apt on this machine is set up to reach its mirror; the base root is fetched the same way."""
 
 
-def base_key(mirror: str) -> str:
+def packages(suite: str) -> tuple[str, ...]:
+    """What is installed in a base root of this suite, with all that it needs."""
+    return tuple(name for name in PACKAGES if name not in _NOT_IN.get(suite, ()))
+
+
+def base_key(mirror: str, suite: str = DEFAULT_SUITE) -> str:
     """Name of the base root that this version of Surefoot builds: the digest of what goes into it."""
     clock = sha256_file(_CLOCK_SOURCE)
-    parts = {"suite": SUITE, "packages": PACKAGES, "revision": _REVISION, "clock": clock, "mirror": mirror}
+    parts = {"suite": suite, "packages": packages(suite), "revision": _REVISION, "clock": clock, "mirror": mirror}
     return digest_of(parts)[:12]
 
 
-def build_command(target: Path, mirror: str, apt_options: dict[str, str]) -> list[str]:
+def build_command(target: Path, mirror: str, apt_options: dict[str, str], suite: str = DEFAULT_SUITE) -> list[str]:
     """The command that fills `target`. Pure.
 
     It has mount and process namespaces of its own, and dies with the process that started it: nothing
     stays mounted and nothing goes on in the background, however this ends.
     """
+    source = mirror or _RELEASE_ALONE.get(suite, "")
     options = {"APT::Install-Recommends": "false", "Acquire::Languages": "none", **apt_options}
     command = ["setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
     command += ["--mount", "--propagation", "private", "--", "mmdebstrap", "--quiet", "--variant=apt"]
-    command.append(f"--include={','.join(PACKAGES)}")
+    command.append(f"--include={','.join(packages(suite))}")
     command += [f'--aptopt={name} "{value}"' for name, value in options.items()]
     command += [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("man", "locale", "doc")]
     command.append("--dpkgopt=force-unsafe-io")  # half a base root is thrown away, not repaired
-    return [*command, SUITE, str(target), *([mirror] if mirror else [])]
+    return [*command, suite, str(target), *([source] if source else [])]
 
 
 def machine_apt_options() -> dict[str, str]:
@@ -84,35 +103,39 @@ def machine_apt_options() -> dict[str, str]:
     return options
 
 
-def ensure_base(home: LabHome, mirror: str, say: Callable[[str], None]) -> str:
+def ensure_base(home: LabHome, suite: str, mirror: str, say: Callable[[str], None]) -> str:
     """Key of the base root, built first where it is not there yet. Two labs that ask at once build it once."""
-    key = base_key(mirror)
+    key = base_key(mirror, suite)
+    record = home.bases / f"{key}.json"
+    if record.exists():  # nobody waits for another suite's base root to be built
+        return key
     with locked(home.base_lock, "building the base root", wait=True):
         _remove_halves(home)
-        record = home.bases / f"{key}.json"
         if not record.exists():
-            say(f"building the base root (Debian {SUITE} with Slurm, once)")
-            _build(home, key, mirror)
+            say(f"building the base root (Debian {suite} with Slurm, once)")
+            _build(home, key, suite, mirror)
             say(f"base root built in {json.loads(record.read_text())['seconds']:.0f} s")
-            _remove_unused(home, key)
+            _remove_unused(home, key, suite)
     return key
 
 
-def _build(home: LabHome, key: str, mirror: str) -> None:
+def _build(home: LabHome, key: str, suite: str, mirror: str) -> None:
     started = time.monotonic()
     home.bases.mkdir(parents=True, exist_ok=True)
     draft = home.bases / f"{key}.{os.getpid()}-{start_ticks(os.getpid())}.half"
     run(
-        build_command(draft, mirror, machine_apt_options()),
+        build_command(draft, mirror, machine_apt_options(), suite),
         timeout_s=900,
-        next_action="see that apt-get update works here; another mirror is named with --mirror URL",
+        name=f"mmdebstrap {suite}",
+        next_action=f"see that apt-get update works here, and that the mirror has {suite} (tried: {', '.join(SUITES)});"
+        " another mirror is named with --mirror URL",
     )
     _settle(draft)
     final = home.bases / key
     if final.exists():  # its record is missing: it was never whole
         remove_tree(final)
     draft.rename(final)
-    facts = {"suite": SUITE, "packages": PACKAGES, "revision": _REVISION, "seconds": time.monotonic() - started}
+    facts = {"suite": suite, "packages": packages(suite), "revision": _REVISION, "seconds": time.monotonic() - started}
     write_atomic(home.bases / f"{key}.json", json.dumps(facts, indent=1) + "\n")
 
 
@@ -121,9 +144,7 @@ def _settle(root: Path) -> None:
     for user, uid, shell in ((CLIMBER, CLIMBER_UID, "/bin/bash"), (RESTD, RESTD_UID, "/usr/sbin/nologin")):
         run(["chroot", str(root), "useradd", "-u", str(uid), "-U", "-M", "-s", shell, user])
     system = root / "etc/systemd/system"
-    for unit in _DISABLED:
-        for link in system.glob(f"*.wants/{unit}"):
-            link.unlink()
+    disable(system)
     for unit in _MASKED:
         (system / unit).symlink_to("/dev/null")
     for key in (root / "etc/ssh").glob("ssh_host_*"):
@@ -143,6 +164,14 @@ def _settle(root: Path) -> None:
     _write(root / "etc/systemd/system.conf.d/lab.conf", "[Manager]\nDefaultTimeoutStopSec=10s\nShowStatus=no\n")
 
 
+def disable(system: Path) -> None:
+    """Unlink what is not to start by itself from a folder of systemd's units."""
+    # Looked at one by one: a pattern that ends in a plain name finds no link that leads nowhere on this machine.
+    for link in [link for folder in system.glob("*.wants") for link in folder.iterdir()]:
+        if link.name in _DISABLED:
+            link.unlink()
+
+
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
@@ -154,11 +183,11 @@ def _remove_halves(home: LabHome) -> None:
         remove_tree(half)
 
 
-def _remove_unused(home: LabHome, key: str) -> None:
-    """Base roots of other versions of Surefoot that no lab stands on."""
+def _remove_unused(home: LabHome, key: str, suite: str) -> None:
+    """Base roots of the same suite, of other versions of Surefoot, that no lab stands on."""
     used = {key} | {load(home, name).base for name in home.names()}
     for record in home.bases.glob("*.json"):
-        if record.stem not in used:
+        if record.stem not in used and json.loads(record.read_text()).get("suite", DEFAULT_SUITE) == suite:
             record.unlink()
             remove_tree(record.with_suffix(""))
 
@@ -170,3 +199,15 @@ def identity(root: Path, user: str) -> tuple[int, int]:
         if fields[0] == user:
             return int(fields[2]), int(fields[3])
     raise MachineryError(f"{root} has no user {user}", next_action="remove that folder; surefoot lab up builds it anew")
+
+
+def version(root: Path, package: str) -> tuple[int, int]:
+    """Version of a package of the base root, ``(22, 5)``, as dpkg has it. Raises MachineryError where it has none."""
+    status = (root / "var/lib/dpkg/status").read_text()
+    row = rf"^Package: {re.escape(package)}\n(?:.+\n)*?Version: (?:\d+:)?(\d+)(?:\.(\d+))?"
+    found = re.search(row, status, re.MULTILINE)
+    if found is None:
+        raise MachineryError(
+            f"{root} has no package {package}", next_action="remove that folder; surefoot lab up builds it anew"
+        )
+    return int(found.group(1)), int(found.group(2) or 0)

@@ -71,11 +71,19 @@ AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost={HEAD}
 AccountingStorageEnforce=associations,limits,qos
 AccountingStorageTRES=gres/gpu
-AccountingStoreFlags=job_script,job_comment,job_env
 """
 
+Release = tuple[int, int]
+"""Of Slurm: ``(22, 5)``. What configuration files may say follows from it."""
+DEFAULT_RELEASE: Release = (22, 5)
+_STORE_FLAGS: Release = (21, 8)
+"""Since then AccountingStoreFlags (before: AccountingStoreJobComment, on by itself), and CgroupPlugin."""
 
-def slurm_conf(spec: LabSpec, slot: int) -> str:
+_NO_CGROUPS: Release = (24, 11)
+"""Tried since then: a cgroup plugin that is none."""
+
+
+def slurm_conf(spec: LabSpec, slot: int, release: Release = DEFAULT_RELEASE) -> str:
     """slurm.conf: the same on every host of the lab."""
     gres = f" Gres=gpu:{GPU_TYPE}:{spec.gpus_per_node}" if spec.gpus_per_node else ""
     nodes = "".join(
@@ -86,11 +94,16 @@ def slurm_conf(spec: LabSpec, slot: int) -> str:
     return (
         f"ClusterName={spec.name}\n"
         + _SLURM_CONF
-        + (_ACCOUNTING if spec.tier is Tier.HOSTS else "")
+        + (_accounting(release) if spec.tier is Tier.HOSTS else "")
         + nodes
         + f"PartitionName={PARTITION} Nodes=ALL Default=YES MaxTime=1-00:00:00 PriorityTier=10 PreemptMode=off\n"
         + f"PartitionName={LOW_PARTITION} Nodes=ALL MaxTime=1-00:00:00 PriorityTier=1 PreemptMode=requeue\n"
     )
+
+
+def _accounting(release: Release) -> str:
+    flags = "AccountingStoreFlags=job_script,job_comment,job_env\n"
+    return _ACCOUNTING + (flags if release >= _STORE_FLAGS else "")
 
 
 def gres_conf(spec: LabSpec) -> str:
@@ -101,14 +114,16 @@ def gres_conf(spec: LabSpec) -> str:
     return "".join(f"NodeName={name} Name=gpu Type={GPU_TYPE} File={_device(0, last)}\n" for name in spec.node_names)
 
 
-def cgroup_conf() -> str:
+def cgroup_conf(release: Release = DEFAULT_RELEASE) -> str:
     """cgroup.conf: no cgroup is touched.
 
-    The plugin for v1 does nothing until a job is to be constrained by cgroups. The one that slurmd
-    finds by itself on a machine with cgroup v2 alone wants systemd and a tree of its own, also where
-    nothing is constrained; without them slurmd does not start.
+    The plugin that slurmd finds by itself on a machine with cgroup v2 alone wants systemd and a tree of
+    its own, also where nothing is constrained; without them slurmd does not start. Where none can be
+    asked for, the one for v1 does nothing until a job is to be constrained.
     """
-    return "CgroupPlugin=cgroup/v1\n"
+    if release < _STORE_FLAGS:  # it knows v1 alone, and not this setting
+        return "# nothing is constrained\n"
+    return f"CgroupPlugin={'disabled' if release >= _NO_CGROUPS else 'cgroup/v1'}\n"
 
 
 def _device(first: int, last: int) -> str:
@@ -176,9 +191,14 @@ def known_hosts(spec: LabSpec, slot: int, keys: Mapping[str, str]) -> str:
     return "".join(f"{address(slot, host)},{host} {' '.join(keys[host].split()[:2])}\n" for host in spec.hosts)
 
 
-def cluster_yaml(spec: LabSpec, *, shared: Path) -> str:
-    """The lab as a cluster file, which lies beside the lab's ssh_config."""
+def cluster_yaml(spec: LabSpec, *, shared: Path, oldest_python: str = "") -> str:
+    """The lab as a cluster file, which lies beside the lab's ssh_config.
+
+    `oldest_python`: of the hosts' own Python, where it is older than what a whole climb needs.
+    """
     python = f"python: {json.dumps(spec.python)}\n" if spec.python else ""
+    if oldest_python:
+        python += f"software:\n  python: \"{oldest_python}\"  # the hosts' own: enough for Slurm's part, not to train\n"
     account = f"  account: {ACCOUNT}\n" if spec.tier is Tier.HOSTS else ""
     return (
         f"# Written by surefoot lab up --name {spec.name}\n"

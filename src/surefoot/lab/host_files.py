@@ -23,6 +23,8 @@ init_file=/etc/mysql/lab.sql
 innodb_buffer_pool_size=64M
 innodb_flush_log_at_trx_commit=2
 performance_schema=off
+# slurmdbd wants it off; older servers do not know it.
+loose_innodb_snapshot_isolation=OFF
 """
 _RESTD_UNIT = f"""\
 [Service]
@@ -71,7 +73,15 @@ def services(tier: Tier, host: str) -> tuple[str, ...]:
     return ("mariadb", "slurmdbd", "slurmctld", "slurmrestd") if host == HEAD else ("slurmd",)
 
 
-def host_files(spec: LabSpec, slot: int, host: str, secrets: Secrets, who: Identity) -> list[HostFile]:
+def host_files(
+    spec: LabSpec,
+    slot: int,
+    host: str,
+    secrets: Secrets,
+    who: Identity,
+    *,
+    release: text.Release = text.DEFAULT_RELEASE,
+) -> list[HostFile]:
     """All files of one host that the base root does not have, or not so."""
     files = [
         HostFile("/etc/hostname", f"{host}\n"),
@@ -81,9 +91,9 @@ def host_files(spec: LabSpec, slot: int, host: str, secrets: Secrets, who: Ident
         HostFile("/etc/ssh/ssh_known_hosts", who.known_hosts),
         HostFile("/root/.ssh/authorized_keys", who.authorized_keys, mode=0o600),
         HostFile("/etc/munge/munge.key", secrets.munge_key, mode=0o400, owner="munge"),
-        HostFile(text.SLURM_CONF, text.slurm_conf(spec, slot)),
+        HostFile(text.SLURM_CONF, text.slurm_conf(spec, slot, release)),
         HostFile(text.GRES_CONF, text.gres_conf(spec)),
-        HostFile(text.CGROUP_CONF, text.cgroup_conf()),
+        HostFile(text.CGROUP_CONF, text.cgroup_conf(release)),
         HostFile(text.JWT_KEY, secrets.jwt_key, mode=0o600, owner="slurm"),
         HostFile(scripts.DEVICES, scripts.devices_script(0 if host == HEAD else spec.gpus_per_node), mode=0o755),
     ]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from surefoot.errors import MachineryError
 from surefoot.lab import scripts
+from surefoot.lab.base_root import version
 from surefoot.lab.commands import run
 from surefoot.lab.machine import cgroup_folders
 from surefoot.lab.places import LabHome
@@ -30,13 +31,19 @@ def start_command(home: LabHome, spec: LabSpec, base: str, host: str) -> list[st
         *("nsenter", f"--net=/run/netns/{namespace(spec.name, host)}"),
         *("unshare", "--mount", "--propagation", "slave", "--"),
         *("sh", "-c", scripts.START_HOST, "sh", groups, str(home.bases / base), str(folder.folder)),
-        *(_nspawn(home, spec, host) if spec.tier is Tier.HOSTS else _plain(home, spec, host)),
+        *(_nspawn(home, spec, base, host) if spec.tier is Tier.HOSTS else _plain(home, spec, host)),
     ]
 
 
-def _nspawn(home: LabHome, spec: LabSpec, host: str) -> list[str]:
+_V2_ALONE = 258
+"""Since this version systemd does not start where it sees a hierarchy of cgroup v1."""
+
+
+def _nspawn(home: LabHome, spec: LabSpec, base: str, host: str) -> list[str]:
     lab = home.lab(spec.name)
+    only_v2 = version(home.bases / base, "systemd")[0] >= _V2_ALONE
     return [
+        *(("env", "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1") if only_v2 else ()),
         *("systemd-nspawn", "--quiet", f"--directory={lab.host(host).root}"),
         *(f"--machine=surefoot-{spec.name}-{host}", f"--hostname={host}"),
         *("--register=no", "--keep-unit", "--kill-signal=SIGRTMIN+3", "--capability=CAP_NET_ADMIN"),

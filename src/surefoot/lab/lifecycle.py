@@ -14,13 +14,15 @@ from pathlib import Path
 from surefoot.errors import MachineryError, RequestError, SurefootError
 from surefoot.files import write_atomic
 from surefoot.lab import configuration, hosts, machine, network
-from surefoot.lab.base_root import ensure_base, identity
+from surefoot.lab.base_root import ensure_base, identity, version
 from surefoot.lab.commands import remove_tree, run
 from surefoot.lab.host_files import Identity, Secrets, host_files, make_reachable, write_files
+from surefoot.lab.hosts import on_host
 from surefoot.lab.places import LabHome, LabPaths
 from surefoot.lab.slurm import NodeState, add_accounts, node_states, wait_until_working
-from surefoot.lab.spec import CLIMBER, LabSpec, Tier
+from surefoot.lab.spec import CLIMBER, HEAD, LabSpec, Tier
 from surefoot.lab.state import AppliedFault, LabState, claim_slot, load, locked, release_slot, save
+from surefoot.versions import at_least
 
 Say = Callable[[str], None]
 """Takes a line for the person who waits."""
@@ -42,7 +44,7 @@ def up(home: LabHome, spec: LabSpec, *, mirror: str, say: Say) -> LabState:
             raise RequestError(f"--bind {folder}: no such folder", next_action="name a folder of this machine")
     with locked(paths.lock, f"surefoot lab up --name {spec.name}"):
         _refuse_existing(home, spec.name)
-        base = ensure_base(home, mirror, say)
+        base = ensure_base(home, spec.suite, mirror, say)
         slot = claim_slot(home, spec.name)
         state = save(paths, LabState(spec=spec, slot=slot, base=base, phase="starting", made_at=time.time()))
         try:
@@ -55,11 +57,27 @@ def up(home: LabHome, spec: LabSpec, *, mirror: str, say: Say) -> LabState:
             wait_until_working(state, timeout_s=_UP_S)
             if spec.tier is Tier.HOSTS:
                 add_accounts(state)
+            state = _with_a_python_that_starts(paths, state, say)
             return save(paths, state.model_copy(update={"phase": "up"}))
         except SurefootError as error:
             error.message += "".join(f"\n  {line}" for line in _last_words(paths, state))
             error.next_action = f"look at {paths.hosts}, then: surefoot lab down --name {spec.name}"
             raise
+
+
+def _with_a_python_that_starts(paths: LabPaths, state: LabState, say: Say) -> LabState:
+    """This machine's Python may not start on older hosts (their C library): the cluster file then names their own."""
+    from surefoot.rungs.runner import OLDEST_PYTHON
+
+    spec = state.spec
+    if not spec.python or on_host(state, HEAD, [spec.python, "-V"], check=False).returncode == 0:
+        return state
+    own = on_host(state, HEAD, ["python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]).stdout.strip()
+    say(f"the Python of this machine does not start on {spec.suite}: the cluster file names the hosts' own, {own}")
+    spec = spec.model_copy(update={"python": ""})
+    oldest = "" if at_least(own, OLDEST_PYTHON) else own
+    write_atomic(paths.cluster, configuration.cluster_yaml(spec, shared=paths.shared, oldest_python=oldest))
+    return state.model_copy(update={"spec": spec})
 
 
 def _refuse_existing(home: LabHome, name: str) -> None:
@@ -104,10 +122,11 @@ def _write_lab(home: LabHome, state: LabState) -> None:
     write_atomic(paths.ssh_config, configuration.ssh_config(spec, slot, key=paths.key, known_hosts=paths.known_hosts))
     write_atomic(paths.cluster, configuration.cluster_yaml(spec, shared=paths.shared))
     _make_shared(paths, base, login_key)
+    release = version(base, "slurmctld")
     for host in spec.hosts:
         who = Identity(uuid.uuid4().hex, (paths.secrets / f"{host}.key").read_text(), login_key, known)
         upper = paths.host(host).upper
-        write_files(host_files(spec, slot, host, shared, who), upper=upper, base=base)
+        write_files(host_files(spec, slot, host, shared, who, release=release), upper=upper, base=base)
         for folder in spec.binds:
             make_reachable(Path(folder), upper=upper, base=base)
 

@@ -35,6 +35,8 @@ class LabSpec(Record):
 
     name: str = Field(default="lab", pattern=r"^[a-z][a-z0-9]{0,11}$")
     tier: Tier = Tier.HOSTS
+    suite: str = Field(default="bookworm", pattern=r"^[a-z][a-z0-9.-]{1,30}$")
+    """Debian suite of the hosts, and so their version of Slurm."""
     nodes: int = Field(default=2, ge=1, le=MAX_NODES)
     gpus_per_node: int = Field(default=8, ge=0, le=16)
     """Pretended: device files without a device behind them."""

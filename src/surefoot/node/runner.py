@@ -153,7 +153,8 @@ def slurmd_port(rows: list[str]) -> int:
 def ask(commands: Mapping[str, list[str]]) -> dict[str, dict[str, Any]]:
     """Every command's answer, all run at once."""
     with ThreadPoolExecutor(max(1, len(commands))) as pool:
-        return dict(zip(commands, pool.map(answer, commands.values()), strict=True))
+        asked = {name: pool.submit(answer, argv) for name, argv in commands.items()}
+        return {name: answering.result() for name, answering in asked.items()}
 
 
 def account(asked: dict[str, Any]) -> dict[str, Any]:

@@ -28,6 +28,8 @@ from surefoot.versions import at_least
 STDOUT = "raw/runner.stdout"
 HERE = "raw/here.stdout"
 OLDEST_PYTHON = "3.11"
+BARE_PYTHON = "3.9"
+"""Oldest that Surefoot's launcher and the programs of the first rungs run on; what trains does not."""
 LONGEST_S = 60.0
 """The command's own limit; one that took longer tells nothing about the clock."""
 CLOCK_TOLERANCE_S = 5.0
@@ -222,12 +224,13 @@ def _python(account: Account, view: View) -> Check:
     return decide(
         "runner.python",
         f"the interpreter there is Python {oldest} or newer",
-        at_least(account.python, oldest) and at_least(account.python, OLDEST_PYTHON),
+        at_least(account.python, oldest) and at_least(account.python, BARE_PYTHON),
         expected=f"≥ {oldest}",
         actual=account.python,
         evidence=(view.evidence.ref(STDOUT, text=account.executable),),
-        derivation="software.python of the cluster file; Surefoot itself needs 3.11",
-        next_action="name a newer interpreter as `python:` in the cluster file",
+        derivation=f"software.python of the cluster file, else {OLDEST_PYTHON}, which training needs; never below {BARE_PYTHON}",
+        next_action="name a newer interpreter as `python:` in the cluster file"
+        + ("" if at_least(oldest, BARE_PYTHON) else f"; software.python cannot be below {BARE_PYTHON}"),
     )
 
 
