@@ -78,7 +78,7 @@ def test_an_unknown_key_names_the_keys_of_that_very_rung_and_the_nearest(lines: 
     assert lines("ladder", LADDER + "    max_sise: 8\n") == [
         (
             "f.yaml:8: rungs[collectives].max_sise: unknown key; allowed: needs, time_limit_s, nodes, ranks_per_node, "
-            "pending, rung, collectives, min_size, max_size, factor, warmup, iterations, min_busbw_gb_s; did you mean max_size?"
+            "pending, rung, collectives, min_size, max_size, factor, warmup, iterations, min_busbw_gb_s, min_link_share; did you mean max_size?"
         )
     ]
 
@@ -134,7 +134,7 @@ def test_everything_wrong_is_told_at_once_in_the_order_of_the_file(lines: Any) -
             "f.yaml:10: rungs[collectives].ranks_per_node: is 'atuo'; allowed: a whole number ≥ 1 or auto; "
             "did you mean auto?"
         ),
-        "f.yaml:11: rungs[collectives].nodes: is true; allowed: a whole number ≥ 1",
+        "f.yaml:11: rungs[collectives].nodes: is true; allowed: a whole number ≥ 1 or all",
         (
             "f.yaml:12: rungs[collectives].iterations: is '8'; allowed: a whole number ≥ 1; "
             "did you mean 8, without quotes?"

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from surefoot.benchmarks.collective_sizes import algbw_gb_s, busbw_factor, result_count
 from surefoot.benchmarks.device import Device
+from surefoot.benchmarks.links import LinkTimes
 from surefoot.errors import EvidenceError
 from surefoot.model.base import Record
 
@@ -40,6 +41,7 @@ class Sweep(Record):
     free_bytes: int = Field(gt=0)
     cap_bytes: int = Field(gt=0)
     points: tuple[Point, ...]
+    links: tuple[LinkTimes, ...]
 
 
 SHORTEST_US = 0.5

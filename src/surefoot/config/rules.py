@@ -53,7 +53,8 @@ def cluster_problems(data: Mapping[str, Any]) -> list[Problem]:
     if not away:
         return []
     problems: list[Problem] = []
-    if kinds == {"connection": "ssh", "scheduler": "local"}:
+    scheduler = data.get("scheduler", {"kind": "local"})
+    if kinds["connection"] == "ssh" and isinstance(scheduler, dict) and scheduler.get("kind") == "local":
         what = "'local' starts processes on this machine; over ssh write `kind: slurm`"
         problems.append(Problem(("scheduler",), what))
     root = data.get("root")

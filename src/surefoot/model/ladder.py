@@ -142,6 +142,9 @@ class Collectives(NodeRungSpec):
     iterations: int = Field(default=8, ge=1)
     min_busbw_gb_s: dict[Collective, float] = {}
     """Floor at the largest size, GB/s. A collective that is not named has no floor."""
+    min_link_share: Annotated[float, Field(ge=0, lt=1)] | Literal["auto"] = "auto"
+    """With three nodes or more: least speed of a link between two, as a share of what the quickest quarter
+    of the links carries. ``auto``: 0.5 on GPUs, 0.2 on CPUs. 0: not judged."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

@@ -2,7 +2,7 @@
 elements in results whose values are known. Needs torch.
 
 ``request.json``: ``{"device", "backend", "init_timeout_s", "sweeps": {collective: [bytes]},
-"warmup", "iterations"}``. Times are of back-to-back iterations, as nccl-tests takes them: CUDA
+"warmup", "iterations", "links": null or {"size_bytes", "shifts", "iterations"}}``. Times are of back-to-back iterations, as nccl-tests takes them: CUDA
 events on a GPU, the monotonic clock on a CPU. Each figure includes what PyTorch itself needs to
 launch the operation, so the floor at small sizes is a training job's, not nccl-tests'.
 """
@@ -21,6 +21,7 @@ import torch.distributed as dist
 
 from surefoot.benchmarks.collective_sizes import part_count
 from surefoot.node.group import device_facts, device_of, join, leave
+from surefoot.node.links import links
 from surefoot.node.rank import Rank
 
 CHUNK = 4 * 1024**2
@@ -190,16 +191,19 @@ def main() -> None:
     rank = Rank.current("surefoot.node.collectives")
     device = device_of(rank)
     join(rank, device)
-    free_bytes = free_memory(device, int(os.environ["LOCAL_WORLD_SIZE"]))
+    local_world = int(os.environ["LOCAL_WORLD_SIZE"])
+    free_bytes = free_memory(device, local_world)
     cap = agreed_cap(free_bytes, device)
     work = [(name, size) for name, sizes in rank.request["sweeps"].items() for size in sizes if size <= cap]
     points = []
     for number, (name, size) in enumerate(work):
         rank.progress(number, len(work), f"{name} {size} B")
         points.append(measure(name, size, rank, device))
+    asked = rank.request["links"]
+    between = links(rank, device, asked, local_world) if asked is not None and asked["size_bytes"] <= cap else []
     data = {
         "rank": rank.rank, "backend": dist.get_backend(), "world_size": dist.get_world_size(), "device": device_facts(device),
-        "free_bytes": free_bytes, "cap_bytes": cap, "points": points,
+        "free_bytes": free_bytes, "cap_bytes": cap, "points": points, "links": between,
     }  # fmt: skip
     leave()
     rank.report(data)

@@ -9,14 +9,16 @@ from typing import Any, ClassVar
 from surefoot.benchmarks.collective_sizes import busbw_factor, sweep
 from surefoot.benchmarks.collectives import Figure, Point, Sweep, complete_points, figure
 from surefoot.benchmarks.device import device_problems
+from surefoot.benchmarks.links import LinkFigure
 from surefoot.benchmarks.nccl_log import Link, links, links_by_process
 from surefoot.errors import EvidenceError
-from surefoot.model.check import Check
+from surefoot.model.check import Check, Value
 from surefoot.model.cluster import Cluster
 from surefoot.model.ladder import Collectives as CollectivesSpec
 from surefoot.model.measurement import Fingerprint, Measurement
 from surefoot.model.run import JobsStep, Judgement
 from surefoot.rungs.base import Asked, PlanContext, Rung, View, idle_gpu, layout
+from surefoot.rungs.collectives_links import judge_links, least_share, plan_links, read_links, slowest
 from surefoot.rungs.judging import ONE_CLOCK_S, RankData, Said, decide, said, shorten, unproved
 from surefoot.rungs.precheck import fingerprint_below
 from surefoot.units import format_size
@@ -35,6 +37,8 @@ class Facts:
     figures: dict[tuple[str, int], Figure]
     links: dict[tuple[str, int], list[Link]]
     """By host and process: over what NCCL connected it. Empty on CPUs."""
+    between: tuple[LinkFigure, ...]
+    """Links between nodes; empty on one node."""
 
 
 class Collectives(Rung[CollectivesSpec, Facts]):
@@ -59,6 +63,7 @@ class Collectives(Rung[CollectivesSpec, Facts]):
             "sweeps": sweeps,
             "warmup": spec.warmup,
             "iterations": spec.iterations,
+            "links": plan_links(where, spec.max_size),
         }
         debug = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"} if where.device == "cuda" else {}
         job = context.job("collectives", "surefoot.node.collectives", request, where, exclusive=True, env=debug)
@@ -72,6 +77,9 @@ class Collectives(Rung[CollectivesSpec, Facts]):
             "min_busbw_gb_s": dict(spec.min_busbw_gb_s),
             "idle_gpu": idle_gpu(context.cluster, where),
             "sockets": _wants_sockets(context.cluster),
+            "links": request["links"],
+            "ranks_per_node": where.ranks_per_node,
+            "min_link_share": least_share(spec, where),
         }
         return Asked(steps=(JobsStep(jobs=(job,)),), expect=expect)
 
@@ -86,7 +94,9 @@ class Collectives(Rung[CollectivesSpec, Facts]):
         each = [complete_points(r.data, expect["sweeps"], expect["iterations"], r.file) for r in ranks]
         points = {key: tuple(rank[key] for rank in each) for key in each[0]}
         figures = {key: figure(*key, row, expect["world_size"]) for key, row in points.items()}
-        return Facts(ranks=ranks, points=points, figures=figures, links=_links(ranks, view))
+        hosts = {rank.rank: rank.report.host for rank in ranks}
+        between = read_links({rank.rank: rank.data.links for rank in ranks}, hosts, ranks[0].data.cap_bytes, view)
+        return Facts(ranks=ranks, points=points, figures=figures, links=_links(ranks, view), between=between)
 
     def judge(self, facts: Facts, view: View) -> Judgement:
         checks = [_world(facts, view), _devices(facts, view), _backend(facts, view)]
@@ -94,6 +104,7 @@ class Collectives(Rung[CollectivesSpec, Facts]):
             checks.append(_transport(facts, view))
         for name in view.expect["sweeps"]:
             checks += [_correct(name, facts, view), _reached(name, facts, view)]
+        checks += judge_links(facts.between, view)
         for name, floor in view.expect["min_busbw_gb_s"].items():
             checks.append(_floor(name, float(floor), facts, view))
         device = facts.ranks[0].data.device
@@ -302,12 +313,15 @@ def _floor(name: str, floor: float, facts: Facts, view: View) -> Check:
             identifier, claim, expected=floor, actual=None, unit="GB/s", evidence=references,
             next_action=f"it was not measured there: name {name} in `collectives`, or see the cap",
         )  # fmt: skip
+    actual: Value = round(found.busbw_gb_s, 3)
+    if found.busbw_gb_s < floor and facts.between:
+        actual = f"{found.busbw_gb_s:.3g}; the slowest link is {slowest(facts.between)}"
     return decide(
         identifier,
         claim,
         found.busbw_gb_s >= floor,
         expected=floor,
-        actual=round(found.busbw_gb_s, 3),
+        actual=actual,
         unit="GB/s",
         evidence=references,
         derivation=(
@@ -356,6 +370,7 @@ def _details(facts: Facts, view: View) -> dict[str, Any]:
     ways = Counter(link.transport for rows in facts.links.values() for link in rows)
     return {
         "curves": curves, "cap_bytes": facts.ranks[0].data.cap_bytes, "devices": devices, "transports": dict(ways),
+        "links": [{"from": link.source, "to": link.target, "gb_s": link.gb_s} for link in facts.between],
     }  # fmt: skip
 
 
