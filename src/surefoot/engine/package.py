@@ -8,11 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import surefoot
 from surefoot.files import tree_digest, tree_files
 from surefoot.model.base import Record
-from surefoot.model.run import RunInputs
+
+CONFIGURATION = ("cluster", "ladder", "recipe", "policy")
+"""Names of the records that are pushed beside the code, as a run's inputs have them."""
 
 
 @dataclass(frozen=True)
@@ -64,20 +67,18 @@ def build(configuration: Mapping[str, Record]) -> Package:
     source = Path(surefoot.__file__).parent
     files = {name: (source / name.removeprefix("src/surefoot/")).read_bytes() for name in _code()}
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    return Package(code=Tree(dict(files), digests), configuration=configuration_tree(configuration))
+    return Package(
+        code=Tree(dict(files), digests),
+        configuration=configuration_tree({name: record.canonical() for name, record in configuration.items()}),
+    )
 
 
-def configuration_tree(configuration: Mapping[str, Record]) -> Tree:
-    """``config/NAME.json`` for each record."""
+def configuration_tree(configuration: Mapping[str, Any]) -> Tree:
+    """``config/NAME.json`` for each of `CONFIGURATION`, from its canonical data."""
     files: dict[str, Path | bytes] = {}
     digests = {}
-    for name, record in configuration.items():
-        data = (json.dumps(record.canonical(), indent=1, sort_keys=True) + "\n").encode()
+    for name, content in configuration.items():
+        data = (json.dumps(content, indent=1, sort_keys=True) + "\n").encode()
         files[f"config/{name}.json"] = data
         digests[f"config/{name}.json"] = hashlib.sha256(data).hexdigest()
     return Tree(files, digests)
-
-
-def configuration_of(inputs: RunInputs) -> dict[str, Record]:
-    """The four records that are pushed beside the code, by name."""
-    return {"cluster": inputs.cluster, "ladder": inputs.ladder, "recipe": inputs.recipe, "policy": inputs.policy}

@@ -18,7 +18,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from surefoot import __version__
-from surefoot.engine.package import configuration_of, configuration_tree
+from surefoot.engine.package import CONFIGURATION, configuration_tree
 from surefoot.errors import EvidenceError, RequestError, RunNotFoundError, StorageError
 from surefoot.evidence import Blob, EvidenceSet, parse_json, parse_record
 from surefoot.files import entries, write_atomic
@@ -142,10 +142,13 @@ def find_run(root: RootPaths, reference: str) -> RunPaths:
 def load_manifest(paths: RunPaths) -> RunManifest:
     """The manifest of a run. Raises RunNotFoundError when it is missing, damaged, or contradicts itself."""
     try:
-        manifest = read_record(RunManifest, paths.manifest)
+        data = parse_json(Blob(paths.manifest.name, path=paths.manifest).text(), file=paths.manifest.name)
+        manifest = parse_record(RunManifest, data, file=paths.manifest.name)
     except EvidenceError as error:
         raise _damaged(paths, str(error)) from error
-    if configuration_tree(configuration_of(manifest.inputs)).digest != manifest.inputs.configuration_digest:
+    # As it was written: a newer version may know keys that the run's own did not have.
+    recorded = {name: data["inputs"][name] for name in CONFIGURATION}
+    if configuration_tree(recorded).digest != manifest.inputs.configuration_digest:
         raise _damaged(paths, "its cluster, ladder, recipe or policy is not the one whose digest it records")
     return manifest
 

@@ -21,8 +21,12 @@ class Record(BaseModel):
         return self.model_dump(mode="json")
 
     def content_digest(self) -> str:
-        """sha256 (hex) of the canonical JSON: the record's identity."""
-        return digest_of(self.canonical())
+        """sha256 (hex) of what the record says beyond the defaults: its identity.
+
+        A key that a later version adds, with a default, does not change it: evidence that was
+        collected before stays evidence for the same thing.
+        """
+        return digest_of(self.model_dump(mode="json", exclude_defaults=True))
 
 
 def digest_of(data: Any) -> str:
