@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from surefoot.connection.local import LocalConnection
+from surefoot.engine.claims import Owner
 from surefoot.engine.orphans import Jobs
+from surefoot.engine.store import write_record
 from surefoot.errors import SchedulerError
 from surefoot.model.listed import TaggedJob
 from surefoot.paths import RootPaths
@@ -47,9 +49,10 @@ class Cluster:
 def cluster(toy: ToyCli, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     """In place of the cluster that options name."""
     made = Cluster()
-    folder = toy.root / "runs" / GONE
-    folder.mkdir(parents=True)
-    (folder / "run.json").write_text("{}")
+    attempt = RootPaths(toy.root).run(GONE).rung("ddp").attempt(1)
+    attempt.folder.mkdir(parents=True)
+    write_record(attempt.owner, Owner.this_process().model_copy(update={"start_ticks": 1}))
+    (toy.root / "runs" / GONE / "run.json").write_text("{}")
 
     def jobs(*_: object, take_over: bool) -> Jobs:
         return Jobs(LocalConnection(), made, RootPaths(toy.root), take_over=take_over)  # type: ignore[arg-type]

@@ -86,23 +86,27 @@ def test_a_run_that_is_not_here_is_unknown_and_its_jobs_are_no_orphans(home: Roo
     assert climber_of(job(""), home)[0] is Climber.UNKNOWN
 
 
-def test_an_attempt_that_is_not_here_is_judged_by_its_run(home: RootPaths) -> None:
-    assert climber_of(job(attempt=9), home)[0] is Climber.GONE
-    write_record(home.run(RUN).owner, owner())
-    assert climber_of(job(attempt=9), home)[0] is Climber.ALIVE
+def test_a_copy_of_a_run_says_nothing_of_who_is_alive(home: RootPaths, attempt: AttemptPaths) -> None:
+    """The one on shared storage, as the login host sees it while a workstation climbs."""
+    assert attempt.folder.exists()
+    assert climber_of(job(), home)[0] is Climber.UNKNOWN
+    assert climber_of(job(attempt=9), home)[0] is Climber.UNKNOWN
+    attempt.owner.write_text("{")
+    assert climber_of(job(), home)[0] is Climber.UNKNOWN
 
 
 class Listed:
     """A scheduler that has two jobs, of which one does not end."""
 
     def tagged(self, runs: Path) -> list[TaggedJob]:  # noqa: ARG002 - the interface's
-        return [job("other").model_copy(update={"id": "8"}), job(attempt=9)]
+        return [job("other").model_copy(update={"id": "8"}), job()]
 
     def end(self, jobs: list[TaggedJob]) -> list[TaggedJob]:
         return [one for one in jobs if one.id == "8"]
 
 
-def test_only_orphans_are_reaped_and_what_stays_is_told(home: RootPaths) -> None:
+def test_only_orphans_are_reaped_and_what_stays_is_told(home: RootPaths, attempt: AttemptPaths) -> None:
+    write_record(attempt.owner, owner(start_ticks=1))
     jobs = Jobs(LocalConnection(), Listed(), home)  # type: ignore[arg-type]
     found = jobs.found()
     assert [(one.job.id, one.orphan) for one in found] == [("8", False), ("7", True)]
@@ -111,7 +115,8 @@ def test_only_orphans_are_reaped_and_what_stays_is_told(home: RootPaths) -> None
     assert [one.job.id for one in jobs.reap(found)] == ["8"]
 
 
-def test_what_the_user_says_is_gone_is_an_orphan(home: RootPaths) -> None:
+def test_what_the_user_says_is_gone_is_an_orphan(home: RootPaths, attempt: AttemptPaths) -> None:
+    write_record(attempt.owner, owner(host="elsewhere"))
     jobs = Jobs(LocalConnection(), Listed(), home, take_over=True)  # type: ignore[arg-type]
     assert [one.orphan for one in jobs.found()] == [True, True]
     assert "by --take-over" in jobs.found("other")[0].why

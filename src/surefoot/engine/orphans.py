@@ -92,27 +92,23 @@ def climber_of(job: TaggedJob, home: RootPaths) -> tuple[Climber, str]:
     """What became of the climb that submitted a job, from the run's folder on this machine.
 
     An attempt is collected by one process, which its ``owner.json`` names. Once it is sealed,
-    nobody waits for its jobs.
+    nobody waits for its jobs. A copy of the run (the one on shared storage, of a climb from another
+    machine) has no such file, and says nothing of who is alive.
     """
     run = home.run(job.run)
     if not job.run or not run.manifest.exists():
         return Climber.UNKNOWN, f"no run {job.run!r} below {home.root}"
-    if job.rung and job.attempt is not None:
-        attempt = run.rung(job.rung).attempt(job.attempt)
-        if attempt.collection.exists():
-            ending = job.state == "COMPLETING"
-            return (Climber.DONE if ending else Climber.GONE), "its attempt has ended"
-        if attempt.folder.exists():
-            return _process(attempt.owner, "collected")
-    return _process(run.owner, "climbed")
-
-
-def _process(claim: Path, what: str) -> tuple[Climber, str]:
+    if not job.rung or job.attempt is None:
+        return Climber.UNKNOWN, "its folder is not one of a run"
+    attempt = run.rung(job.rung).attempt(job.attempt)
+    if attempt.collection.exists():
+        ending = job.state == "COMPLETING"
+        return (Climber.DONE if ending else Climber.GONE), "its attempt has ended"
     try:
-        owner = read_record(Owner, claim)
-    except EvidenceError:
-        return Climber.GONE, f"it is {what} by no process"
-    who = f"{what} by process {owner.pid} on {owner.host}"
+        owner = read_record(Owner, attempt.owner)
+    except EvidenceError as error:
+        return Climber.UNKNOWN, f"{attempt.folder} does not say who collects it: {error}"
+    who = f"collected by process {owner.pid} on {owner.host}"
     if owner.elsewhere:
         return Climber.ELSEWHERE, f"{who}, which cannot be asked from here"
     return (Climber.ALIVE, who) if owner.may_live() else (Climber.GONE, f"{who}, which is gone")

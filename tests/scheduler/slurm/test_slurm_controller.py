@@ -1,0 +1,66 @@
+"""Questions to a controller that is slow, or away."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from surefoot.connection.base import CommandResult
+from surefoot.errors import SchedulerError
+from surefoot.scheduler.slurm.controller import Controller
+
+BUSY = b"slurm_load_jobs error: Socket timed out on send/recv operation"
+
+
+class Answering:
+    """A connection whose answers are given."""
+
+    def __init__(self, *answers: CommandResult) -> None:
+        self.answers = list(answers)
+
+    def run(self, argv: Sequence[str], **_: object) -> CommandResult:  # noqa: ARG002 - the interface's
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+def answer(code: int, stdout: bytes = b"", stderr: bytes = b"", *, timed_out: bool = False) -> CommandResult:
+    ended: Any = {"exit_code": None, "signal": None} if timed_out else {"exit_code": code, "signal": None}
+    return CommandResult(stdout=stdout, stderr=stderr, started_at=0, ended_at=1, **ended)
+
+
+def controller(*answers: CommandResult, patience_s: float = 60) -> Controller:
+    connection: Any = Answering(*answers)
+    return Controller(connection, {}, patience_s)
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time passes by itself: a pause is as long as it says, and takes none."""
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    monkeypatch.setattr("surefoot.scheduler.slurm.controller.time.sleep", sleep)
+    monkeypatch.setattr("surefoot.scheduler.slurm.controller.time.monotonic", lambda: now[0])
+
+
+def test_a_busy_controller_is_asked_again_until_it_answers() -> None:
+    asked = controller(answer(1, stderr=BUSY), answer(0, timed_out=True), answer(0, b"12\n"))
+    assert asked.output(["squeue"], patiently=True) == "12\n"
+    assert asked.queries["squeue"] == 3
+
+
+def test_one_that_stays_silent_is_told_with_how_long_it_was_asked() -> None:
+    with pytest.raises(SchedulerError, match=r"squeue failed for 60 s: .*Socket timed out"):
+        controller(answer(1, stderr=BUSY)).output(["squeue"], patiently=True)
+
+
+def test_what_is_wrong_for_good_is_told_at_once_and_so_is_anything_where_nobody_is_patient() -> None:
+    refused = controller(answer(1, stderr=b"squeue: error: Invalid user: nobody"))
+    with pytest.raises(SchedulerError, match=r"squeue failed: .*Invalid user"):
+        refused.output(["squeue"], patiently=True)
+    assert refused.queries["squeue"] == 1
+    with pytest.raises(SchedulerError, match=r"squeue failed: .*Socket"):
+        controller(answer(1, stderr=BUSY), answer(0)).output(["squeue"])
