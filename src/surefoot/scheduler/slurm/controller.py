@@ -36,7 +36,7 @@ class Controller:
             if result.exit_code == 0 and not result.timed_out:
                 return result.stdout.decode(errors="replace")
             busy = result.timed_out or is_busy(result)
-            if not busy or time.monotonic() > deadline:
+            if not busy or time.monotonic() >= deadline:
                 waited = f" for {self._patience_s:g} s" if busy and patiently else ""
                 raise SchedulerError(
                     f"{argv[0]} failed{waited}: {words(result)}",
