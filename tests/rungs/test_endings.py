@@ -115,6 +115,7 @@ def test_a_rank_that_failed_is_told_with_its_own_last_line_and_not_with_sruns() 
     failed = done(JobState.FAILED, exit_code=1)
     check = ended(SPEC, {"raw/j/done.json": failed}, {"raw/j/j-7-n1.out": said})
     assert check.actual == "FAILED: rank 0 on n1: exit code 1; the last that n1 said: No module named 'surefoot'"
+    assert "does not see the pushed code" in check.next_action
     only = ended(SPEC, {"raw/j/done.json": failed}, {"raw/j/j-7-n1.out": "srun: error: n1\n"})
     assert str(only.actual).endswith("srun: error: n1")
 

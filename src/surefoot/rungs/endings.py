@@ -151,7 +151,7 @@ def _job(evidence: EvidenceSet, spec: JobSpec, claim: str) -> Check:
         expected=_words(spec.expect),
         actual=actual,
         evidence=tuple(refs),
-        next_action="" if passed else _next_action(done, spec),
+        next_action="" if passed else _next_action(done, spec, actual),
     )
 
 
@@ -355,7 +355,10 @@ def _unexpected(done: JobDone, bad: list[RankExit], told: JobStatus | None) -> s
     return f"{done.state}{reason}{': ' if ranks else ''}{ranks}{more}"
 
 
-def _next_action(done: JobDone, spec: JobSpec) -> str:
+def _next_action(done: JobDone, spec: JobSpec, said: str) -> str:
+    if "No module named 'surefoot'" in said:
+        code = spec.env.get("PYTHONPATH", "the pushed code")
+        return f"that host does not see {code}: it has another file system mounted there, or an old copy; compare `ls`"
     if done.state is JobState.TIMEOUT:
         return f"see what it was doing in its .out file; its limit is time_limit_s: {spec.time_limit_s} in the ladder"
     if done.state is JobState.CANCELLED:
