@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
@@ -53,6 +54,13 @@ def test_the_program_travels_with_the_command_and_runs_where_surefoot_is_not(goo
     assert said["answers"]["a"]["exit_code"] == 0
     assert said["answers"]["b"]["error"] == "no-such-thing: not found"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interpreter_that_is_too_old_can_run_the_program_and_is_named(good: View) -> None:
+    (step,) = (s for s in good.plan.steps if isinstance(s, CommandStep) and s.name == "runner")
+    ast.parse(step.stdin, feature_version=(3, 7))
+    assert "strict=" not in step.stdin
+    assert failed(RUNG, edited(good, STDOUT, lambda d: d.update(python="3.7.17"))) == {"runner.python"}
 
 
 # --- the right host -------------------------------------------------------------------------------

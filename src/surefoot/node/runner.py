@@ -1,7 +1,8 @@
 """What the machine behind the connection says of itself, and its Slurm of itself. One JSON document on stdout.
 
 ``python3 - '{"nonce": …, "root": …}' <runner.py``: it runs where nothing has been pushed yet, so it
-is one file and uses the standard library alone. It reports raw values; whether they are good enough
+is one file and uses the standard library alone, as Python 3.7 had it: an interpreter that is too old is
+to be named, not to crash. It reports raw values; whether they are good enough
 is judged elsewhere. With ``"commands": {NAME: ARGV}`` it runs those too, all at once, and with
 ``"nodes": NAME`` it knocks at the slurmd of every node in the output of that command; where one login
 host can ask several slurmds for their state, it asks each.
