@@ -31,7 +31,8 @@ def drill(climbing_lab: LabPaths, tmp_path: Path) -> LabDrill:
 
 
 def test_the_whole_ladder_passes_on_two_hosts_and_the_shared_root_holds_the_run(drill: LabDrill) -> None:
-    answer = drill.json("climb", *drill.on_lab, *QUICK)
+    """Both ways to launch: the DDP step by torchrun, everything else one task for each rank."""
+    answer = drill.json("climb", *drill.on_lab, *QUICK, "--set", "ddp.launch=torchrun")
     assert set(statuses(answer).values()) == {"PASSED"}
     run = drill.run_folder()
     ranks = [json.loads(path.read_text()) for path in (run / "rungs/ddp").rglob("rank-*.json")]

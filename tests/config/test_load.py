@@ -78,7 +78,8 @@ def test_an_unknown_key_names_the_keys_of_that_very_rung_and_the_nearest(lines: 
     assert lines("ladder", LADDER + "    max_sise: 8\n") == [
         (
             "f.yaml:8: rungs[collectives].max_sise: unknown key; allowed: needs, time_limit_s, nodes, ranks_per_node, "
-            "pending, rung, collectives, min_size, max_size, factor, warmup, iterations, min_busbw_gb_s, min_link_share; did you mean max_size?"
+            "launch, pending, rung, collectives, min_size, max_size, factor, warmup, iterations, min_busbw_gb_s, "
+            "min_link_share; did you mean max_size?"
         )
     ]
 

@@ -105,7 +105,7 @@ class JobSpec(Record):
     requeue: bool = False
     """Put back into the queue after preemption or a node's failure."""
     launch: Literal["ranks", "torchrun"] = "ranks"
-    """One task for each rank, or one for each node that runs torchrun."""
+    """One task for each rank, or one for each node that runs torchrun (by the interpreter that `argv` begins with)."""
     cpu_bind: SchedulerWord = "cores"
     directives: tuple[Annotated[str, Field(pattern=r"^--[a-z][a-z-]*(=[^\s\"'\\#]*)?$")], ...] = ()
     """More options for the scheduler, as they are: ``--licenses=scratch:1``."""

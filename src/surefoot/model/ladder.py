@@ -81,6 +81,8 @@ class NodeRungSpec(RungSpec):
     """``all``: every node that the cluster file declares."""
     ranks_per_node: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
     """``auto``: one per GPU where there are enough GPUs, else two on the CPU."""
+    launch: Literal["ranks", "torchrun"] = "ranks"
+    """On Slurm: one task for each rank, or one for each node that runs torchrun."""
     pending: Pending | None = None
     """None: its jobs wait as long as they must. What can never start is ended in any case."""
 

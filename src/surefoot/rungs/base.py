@@ -139,6 +139,7 @@ class PlanContext(Generic[S]):
             cpus_per_rank=cpus_per_rank,
             gpus_per_node=where.ranks_per_node if where.device == "cuda" else 0,
             exclusive=exclusive,
+            launch=self.spec.launch if isinstance(self.spec, NodeRungSpec) else "ranks",
             time_limit_s=time_limit_s or self.spec.time_limit_s,
             expect=expect or ExpectedExit(),
         )

@@ -431,8 +431,9 @@ def task(root: Path) -> NoReturn:
     into_file(spec, folder)
     if spec["launch"] == "ranks":
         run_rank(spec, folder, {**threads(spec), **os.environ, **spec["env"], **rank_environment(spec, folder)})
+    # The ranks' own interpreter has torch; the one that runs this may have nothing but its library.
     argv = [
-        sys.executable, "-m", "torch.distributed.run", f"--nnodes={spec['nodes']}",
+        spec["argv"][0], "-m", "torch.distributed.run", f"--nnodes={spec['nodes']}",
         f"--nproc-per-node={spec['ranks_per_node']}", f"--node-rank={os.environ['SLURM_NODEID']}",
         f"--master-addr={os.environ['MASTER_ADDR']}", f"--master-port={os.environ['MASTER_PORT']}",
         "--no-python", sys.executable, str(Path(__file__).absolute()), "rank", str(root),
