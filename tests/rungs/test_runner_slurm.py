@@ -126,7 +126,7 @@ def _row(name: str, change: Callable[[str], str]) -> Callable[[Any], None]:
 @pytest.mark.parametrize(
     "state",
     ["DOWN", "DOWN+NOT_RESPONDING", "IDLE+DRAIN", "MIXED+DRAIN", "IDLE+INVALID_REG", "UNKNOWN", "IDLE+MAINT",
-     "FAIL", "FUTURE", "IDLE+NOT_RESPONDING", "IDLE+SOMETHING_NEW"],
+     "FAIL", "FUTURE", "IDLE+NOT_RESPONDING", "IDLE+SOMETHING_NEW", "IDLE*", "DOWN*", "MIXED*+DRAIN", "IDLE$", "IDLE@"],
 )  # fmt: skip
 def test_a_node_that_takes_no_jobs_fails_with_its_name_and_state(good: View, state: str) -> None:
     broken = edited(good, STDOUT, _row("n2", lambda row: row.replace("State=IDLE", f"State={state}")))
@@ -134,7 +134,9 @@ def test_a_node_that_takes_no_jobs_fails_with_its_name_and_state(good: View, sta
     assert f"n2 is {state}" in str(check(broken, "runner.slurm.nodes").actual)
 
 
-@pytest.mark.parametrize("state", ["ALLOCATED", "MIXED", "IDLE+PLANNED", "ALLOCATED+COMPLETING", "IDLE+POWERED_DOWN"])
+@pytest.mark.parametrize(
+    "state", ["ALLOCATED", "MIXED", "IDLE+PLANNED", "ALLOCATED+COMPLETING", "IDLE+POWERED_DOWN", "IDLE~", "IDLE-"]
+)
 def test_a_busy_or_sleeping_node_passes(good: View, state: str) -> None:
     busy = edited(good, STDOUT, _row("n2", lambda row: row.replace("State=IDLE", f"State={state}")))
     assert failed(RUNG, busy) == set()

@@ -163,7 +163,7 @@ def account(asked: dict[str, Any]) -> dict[str, Any]:
     answers = ask(asked.get("commands", {}))
     listed = answers.get(asked.get("nodes", ""), {}).get("stdout", [])
     config = answers.get("config", {}).get("stdout", [])
-    several = any(re.match(r"MULTIPLE_SLURMD\s*=\s*Yes", row) for row in config)
+    several = any(re.match(r"MULTIPLE_SLURMD\s*=\s*yes", row, re.IGNORECASE) for row in config)
     return {
         "nonce": asked["nonce"],
         "host": socket.gethostname(),

@@ -143,6 +143,11 @@ HARMLESS = frozenset(
     }
 )  # fmt: skip
 """What may stand beside a state that takes jobs; a node that sleeps wakes for them."""
+_SIGNS = {
+    "*": "NOT_RESPONDING", "~": "POWERED_DOWN", "#": "POWERING_UP", "!": "POWER_DOWN", "%": "POWERING_DOWN",
+    "$": "MAINT", "@": "REBOOT_REQUESTED", "^": "REBOOT_ISSUED", "-": "PLANNED",
+}  # fmt: skip
+"""What Slurm appends to a state, up to 21.08 in place of words: ``IDLE*`` is idle and does not respond."""
 WORDS: dict[str, str] = {
     "NOT_RESPONDING": "its slurmd does not answer the controller",
     "INVALID_REG": "Slurm refuses what its slurmd registered with",
@@ -175,7 +180,10 @@ class Node:
     @property
     def bad(self) -> list[str]:
         """Parts of its state that keep jobs away; parts that this version does not know too."""
-        parts = [part.strip("*~#!%$@^-") for part in self.state.split("+")]
+        parts: dict[str, None] = {}
+        for part in self.state.split("+"):
+            word = part.rstrip("".join(_SIGNS))
+            parts |= dict.fromkeys([word, *(_SIGNS[sign] for sign in part[len(word) :])])
         return [part for part in parts if part not in FIT | HARMLESS]
 
     @property
