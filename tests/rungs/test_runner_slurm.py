@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rungs_harness import NONCE, edited, failed, judged, status_of, with_files
+from rungs_harness import NONCE, edited, failed, judged, planned, status_of, with_files
 from slurm_views import GROUP, answered, runner_document, site
 from surefoot.model.check import Check
 from surefoot.model.run import CommandStep
@@ -163,6 +163,31 @@ def test_a_slurmd_that_refuses_what_the_head_says_is_named_before_slurm_knows(go
 def test_a_login_host_that_is_kept_from_all_slurmds_believes_slurm(good: View) -> None:
     kept = edited(good, STDOUT, lambda d: [row.update(error="timed out") for row in d["slurmds"]])
     assert failed(RUNG, kept) == set()
+
+
+def test_a_group_on_a_network_that_the_login_host_does_not_reach_is_left_to_slurms_word() -> None:
+    document = runner_document("good")
+    for name in ("n3", "n4"):
+        row = document["answers"]["nodes"]["stdout"][1]
+        document["answers"]["nodes"]["stdout"].append(row.replace("NodeName=n2", f"NodeName={name}"))
+        document["slurmds"].append({**document["slurmds"][1], "node": name, "error": "timed out", "refused": None})
+    other = {"name": "far", "count": 2, "hosts": "n[3-4]"}
+    assert failed(RUNG, answered(site(RUNG, GROUP, other), document)) == set()
+    document["slurmds"][3]["error"] = ""
+    far = check(answered(site(RUNG, GROUP, other), document), "runner.slurm.nodes")
+    assert str(far.actual).startswith("n3: slurmd does not listen (timed out)")
+    one = [GROUP, {"name": "a", "count": 1, "hosts": "n3"}, {"name": "b", "count": 1, "hosts": "n4"}]
+    assert failed(RUNG, answered(site(RUNG, *one), document)) == {"runner.slurm.nodes"}
+
+
+def test_on_the_login_host_itself_the_installed_program_asks_slurm() -> None:
+    (step,) = planned(
+        RUNG, {}, Path("/shared"), node_groups=[GROUP], python="python3", scheduler={"kind": "slurm"}
+    ).plan.steps
+    assert isinstance(step, CommandStep)
+    assert step.argv[1:3] == ("-m", "surefoot.node.runner")
+    assert json.loads(step.argv[3])["commands"] == COMMANDS
+    assert step.stdin == ""
 
 
 def test_a_declared_host_that_slurm_does_not_know_is_named() -> None:

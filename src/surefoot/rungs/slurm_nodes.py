@@ -77,15 +77,17 @@ def _actions(groups: list[Declared]) -> list[str]:
 def silent_nodes(nodes: list[Node], trouble: dict[str, str], view: View) -> dict[str, str]:
     """Declared nodes whose slurmd does not answer this host, while Slurm calls them fit → what is wrong, in words.
 
-    `trouble`: node → what is wrong. Where that is so of all of them, it is this host that is kept from
-    them (a firewall on a login host): Slurm's own word stands.
+    `trouble`: node → what is wrong. Where that is so of all of them, or of all nodes of a group, it is
+    this host that is kept from them (a firewall, another network): Slurm's own word stands.
     """
-    fit = {
-        node.name for group in declared_nodes(view.inputs.cluster, nodes) for node in group.nodes if not node.trouble
-    }
-    if not fit - trouble.keys():
+    groups = [
+        [node.name for node in group.nodes if not node.trouble] for group in declared_nodes(view.inputs.cluster, nodes)
+    ]
+    if all(name in trouble for names in groups for name in names):
         return {}
-    return {name: f"{trouble[name]}, although Slurm still calls it fit" for name in sorted(fit & trouble.keys())}
+    kept = {name for names in groups if len(names) > 1 and all(n in trouble for n in names) for name in names}
+    silent = sorted({name for names in groups for name in names if name in trouble} - kept)
+    return {name: f"{trouble[name]}, although Slurm still calls it fit" for name in silent}
 
 
 def deaf_nodes(nodes: list[Node], listening: set[str], view: View) -> dict[str, str]:
