@@ -1,4 +1,4 @@
-"""Views of rungs on a Slurm site, from what a real lab answered (``golden/slurm/22.05.8-lab``)."""
+"""Views of rungs on a Slurm site, from what real labs answered (``golden/slurm/22.05.8-lab`` and other versions)."""
 
 from __future__ import annotations
 
@@ -28,11 +28,15 @@ def site(rung: Rung[Any, Any], *groups: dict[str, Any], **asked: Any) -> View:
     return planned(rung, asked, Path("/shared"), node_groups=list(groups) or [GROUP], **SITE)
 
 
-def runner_document(case: str) -> dict[str, Any]:
-    """What ``surefoot.node.runner`` printed on the lab's head, with this attempt's nonce."""
-    text = (GOLDEN / f"runner-{case}.json").read_text().replace("NONCE", NONCE)
-    document: dict[str, Any] = json.loads(text)
-    return document
+def document(name: str, golden: Path = GOLDEN) -> dict[str, Any]:
+    """What a program printed on a lab, with this attempt's nonce."""
+    found: dict[str, Any] = json.loads((golden / f"{name}.json").read_text().replace("NONCE", NONCE))
+    return found
+
+
+def runner_document(case: str, golden: Path = GOLDEN) -> dict[str, Any]:
+    """What ``surefoot.node.runner`` printed on the lab's head."""
+    return document(f"runner-{case}", golden)
 
 
 def ending(start: float, seconds: float = 1.0) -> bytes:
@@ -57,21 +61,21 @@ def answered(view: View, document: dict[str, Any]) -> View:
     )
 
 
-def scheduler_view(*groups: dict[str, Any]) -> View:
+def scheduler_view(*groups: dict[str, Any], golden: Path = GOLDEN) -> View:
     """The scheduler rung's evidence on the lab: head and nodes as they answered, jobs as Slurm would run them."""
     view = site(SCHEDULER, *groups)
+    # Just after the golden head answered, and before the golden nodes did.
+    start = float(int(document("scheduler-node-0", golden)["config"]["started_at"]) - 13)
     files: dict[str, bytes] = {}
     for name in ("head", "decoded"):
-        files[f"raw/{name}.stdout"] = (GOLDEN / f"scheduler-{name}.json").read_text().replace("NONCE", NONCE).encode()
+        files[f"raw/{name}.stdout"] = json.dumps(document(f"scheduler-{name}", golden), indent=1).encode()
         files[f"raw/{name}.stderr"] = b""
-        files[f"raw/{name}.exit.json"] = ending(START)
+        files[f"raw/{name}.exit.json"] = ending(start)
     for spec in view.plan.jobs:
-        files |= _job_files(view.plan, spec)
+        files |= _job_files(view.plan, spec, golden, start)
     return with_files(view, files)
 
 
-START = 1795980546.0
-"""Just after the golden head answered, and before the golden nodes did."""
 _ENDS = {"exit7": {"exit_code": 7}, "killed": {"signal": 9}, "limit": {"signal": 15}, "cancelled": {"signal": 15}}
 _STATES = {
     "exit7": JobState.FAILED,
@@ -81,9 +85,9 @@ _STATES = {
 }
 
 
-def _job_files(plan: Plan, spec: JobSpec) -> dict[str, bytes]:
+def _job_files(plan: Plan, spec: JobSpec, golden: Path, start: float) -> dict[str, bytes]:
     """What a job leaves: two hosts, ranks in blocks; an array in folders of its elements."""
-    begin = START + (12 if spec.name == "nodes" else 0)
+    begin = start + (12 if spec.name == "nodes" else 0)
     job = Job(id=f"1{len(spec.name)}", spec=spec, submitted_at=begin)
     found: dict[str, Any] = {"job.json": job.canonical(), "request.json": spec.request}
     if spec.name in ("limit", "cancelled"):
@@ -109,7 +113,7 @@ def _job_files(plan: Plan, spec: JobSpec) -> dict[str, bytes]:
                 "rank": rank, "local_rank": rank % spec.ranks_per_node, "world_size": spec.world_size, "host": host,
                 "pid": 100 + rank + 10 * (element or 0), "imported_from": f"{spec.env['PYTHONPATH']}/surefoot",
                 "code_digest": spec.env["SUREFOOT_CODE"], "started_at": begin + 1, "ended_at": begin + 2,
-                "data": _rank_data(spec, rank, host),
+                "data": _rank_data(spec, rank, host, golden),
             }  # fmt: skip
         for host in dict.fromkeys(hosts):
             rows = [_line(plan, spec, rank) for rank, where in enumerate(hosts) if where == host]
@@ -122,10 +126,9 @@ def _job_files(plan: Plan, spec: JobSpec) -> dict[str, bytes]:
     }
 
 
-def _rank_data(spec: JobSpec, rank: int, host: str) -> dict[str, Any]:
+def _rank_data(spec: JobSpec, rank: int, host: str, golden: Path) -> dict[str, Any]:
     if spec.name == "nodes":
-        data: dict[str, Any] = json.loads((GOLDEN / f"scheduler-node-{rank}.json").read_text().replace("NONCE", NONCE))
-        return data
+        return document(f"scheduler-node-{rank}", golden)
     if spec.name in ("limit", "cancelled"):
         return {"rank": rank, "child": 9, **spec.request}
     if spec.name != "environment":

@@ -36,8 +36,11 @@ def write_atomic(path: Path, data: bytes | str) -> None:
 
 def sha256_file(path: Path) -> str:
     """sha256 (hex) of a file's content."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:  # hashlib.file_digest is not there before Python 3.11, and nodes may be older
+        while chunk := stream.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 def tree_digest(files: dict[str, str]) -> str:

@@ -71,7 +71,7 @@ def _queue_row(fields: list[str]) -> QueueRow:
     return QueueRow(
         id=identifier,
         state=state,
-        reason=reason.strip("()"),
+        reason=reason[1:-1] if reason.startswith("(") and reason.endswith(")") else reason,
         submitted_at=moment(submitted),
         started_at=moment(started),
         elapsed_s=duration_s(used),

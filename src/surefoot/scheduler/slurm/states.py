@@ -7,6 +7,7 @@ what follows.
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -168,6 +169,9 @@ class _Ended:
             return state, EndCause.LAUNCH, words
         if self.detail:
             return state, cause, f"failed with exit code and signal {self.detail}"
+        raised = _RAISED.fullmatch(self.reason)
+        if raised:
+            return state, cause, f"failed: its batch script ended with signal {raised.group(1)} ({raised.group(2)})"
         if self.reason == "JobLaunchFailure":
             return state, cause, "Slurm could not start it, or its batch script was killed by a signal"
         return state, cause, words
@@ -175,6 +179,8 @@ class _Ended:
 
 _NO_INTERPRETER = {"126:0": "cannot be run (exit code 126)", "127:0": "is not there (exit code 127)"}
 """How the batch script ends, on the first node of the job, where the launcher's interpreter does not start."""
+_RAISED = re.compile(r"RaisedSignal:(\d+)\((.*)\)")
+"""Squeue's reason since 24.11 at the latest; 20.11 calls the same JobLaunchFailure."""
 _LAUNCH_DETAIL = "0:53"
 """Slurm's own ending for a job whose output file it could not open."""
 
