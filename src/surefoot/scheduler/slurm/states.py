@@ -169,11 +169,10 @@ class _Ended:
             return state, EndCause.LAUNCH, words
         if self.detail:
             return state, cause, f"failed with exit code and signal {self.detail}"
-        raised = _RAISED.fullmatch(self.reason)
-        if raised:
-            return state, cause, f"failed: its batch script ended with signal {raised.group(1)} ({raised.group(2)})"
-        if self.reason == "JobLaunchFailure":
-            return state, cause, "Slurm could not start it, or its batch script was killed by a signal"
+        if raised := _RAISED.fullmatch(self.reason):
+            words = f"failed: its batch script ended with signal {raised.group(1)} ({raised.group(2)})"
+        elif self.reason == "JobLaunchFailure":
+            words = "Slurm could not start it, or its batch script was killed by a signal"
         return state, cause, words
 
 
