@@ -11,6 +11,7 @@ import slurm_here
 from held import Held, remove_folder
 from lab_drill import lab
 from surefoot.lab import machine
+from surefoot.lab.base_root import DEFAULT_SUITE
 from surefoot.lab.places import DEFAULT_HOME, HOME_VARIABLE, LabPaths, lab_home
 from surefoot.lab.spec import Tier
 
@@ -31,13 +32,13 @@ def slurm(held: Held) -> Iterator[slurm_here.SlurmHere]:
 
 @pytest.fixture(scope="session")
 def climbing_lab(held: Held) -> Iterator[LabPaths]:
-    """A head and two nodes of their own, with the Python that runs the tests."""
+    """A head and two nodes of their own, with the Python that runs the tests. SUITE in the environment names another Debian."""
     home = lab_home(os.environ.get(HOME_VARIABLE, DEFAULT_HOME))
     if missing := machine.problems(Tier.HOSTS, home.folder):
         pytest.fail(f"this machine cannot hold a lab: {'; '.join(each.what for each in missing)}", pytrace=False)
     name = held.lab("c")
     try:
-        lab("up", name=name)
+        lab("up", "--suite", os.environ.get("SUITE", DEFAULT_SUITE), name=name)
         yield home.lab(name)
     finally:
         lab("down", "--purge", name=name)
