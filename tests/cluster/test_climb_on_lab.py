@@ -43,6 +43,7 @@ def test_the_whole_ladder_passes_on_two_hosts_and_the_shared_root_holds_the_run(
     assert statuses(there) == statuses(answer)
     assert there["differs_from_recorded"] == []
     assert drill.queue() == []
+    assert [p for p in drill.paths.shared.glob("scratch/*") if run.name in p.name] == []
 
 
 def test_a_job_costs_two_seconds_more_than_it_takes_at_most(drill: LabDrill) -> None:
@@ -56,7 +57,7 @@ def test_a_job_costs_two_seconds_more_than_it_takes_at_most(drill: LabDrill) -> 
             spec = JobSpec(name=f"j{number}", argv=("/bin/sleep", "1"), folder=str(folder / f"j{number}"))
             began = time.time()
             job = scheduler.submit(spec)
-            status = watch.wait([job], threading.Event(), lambda *_: None, lambda: None)[job.id]
+            status = watch.wait([job], threading.Event(), lambda *_: None, lambda _: False)[job.id]
             assert status.done is not None
             added.append(time.time() - began - (status.done.ended_at - status.done.started_at))
     finally:

@@ -152,7 +152,12 @@ def test_every_rank_decodes_rank_0_and_the_head_and_rank_0_all_others(munge: Pat
     assert said[0]["others"]["2"]["stdout"][-1] == "MUNGE:n0nce 2"
     assert said[1]["others"]["0"]["stdout"][-1] == "MUNGE:n0nce 0"
     assert all(exchange["head"]["stdout"][-1] == "MUNGE:n0nce" for exchange in said.values())
-    decoded = slurm_head.look({"nonce": "n", "commands": {}, "decode": str(munge), "ranks": 4})["decoded"]
+    left = munge.parent / "scratch/head.json"
+    left.parent.mkdir()
+    left.touch()
+    asked = {"nonce": "n", "commands": {}, "decode": str(munge), "ranks": 4, "remove": str(left)}
+    decoded = slurm_head.look(asked)["decoded"]
+    assert not left.parent.exists()
     assert decoded["1"]["stdout"][-1] == "MUNGE:n0nce 1"
     assert decoded["3"] is None
     assert not list(munge.glob(".listing*"))

@@ -1,15 +1,16 @@
 """Slurm as the login host sees it. One JSON document on stdout. Standard library only, from the pushed package.
 
     python -m surefoot.node.slurm_head '{"nonce": …, "commands": {…}, "leave": FILE}'
-    python -m surefoot.node.slurm_head '{"nonce": …, "commands": {}, "decode": FOLDER, "ranks": N}'
+    python -m surefoot.node.slurm_head '{"nonce": …, "commands": {}, "decode": FOLDER, "ranks": N, "remove": FILE}'
 
 The first leaves for the nodes, in FILE on shared storage, what they compare theirs with: this
 host's configuration files and a munge credential. The second decodes the credentials that the
-nodes left.
+nodes left, and removes that file with its folder.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import sys
@@ -43,6 +44,9 @@ def look(asked: dict[str, Any]) -> dict[str, Any]:
     if "decode" in asked:
         folder = Path(asked["decode"])
         left = {str(rank): left_credential(folder, f"munge-{rank}-head") for rank in range(asked["ranks"])}
+        with contextlib.suppress(OSError):
+            Path(asked["remove"]).unlink()
+            Path(asked["remove"]).parent.rmdir()
         said["decoded"] = {rank: decode(text) if text else None for rank, text in left.items()}
     said["clock"] = time.time()
     return said

@@ -163,14 +163,20 @@ def slurm_steps(context: PlanContext[SchedulerSmoke], jobs: list[JobSpec]) -> tu
         )
     jobs = [_within(context, job, number) for number, job in enumerate(jobs)]
     where = Layout(nodes_of(context.cluster, context.spec), 1, "cpu")
-    left = str(context.attempt.raw / "head.json")
+    # Not among the evidence: it is there only while the job runs, and what matters of it is printed too.
+    left = str(context.root.scratch(context.run_id, context.nonce) / "head.json")
     asked = {"head": left, "jobs": [job.name for job in jobs], "wait_s": min(WAIT_S, context.spec.time_limit_s / 3)}
     looking = _within(context, context.job("nodes", "surefoot.node.slurm_node", asked, where), 0)
     return (
         _on_head(context, looking, "head", {"commands": COMMANDS, "leave": left}),
         JobsStep(jobs=tuple(jobs), cancel=("cancelled",)),
         JobsStep(jobs=(looking,)),
-        _on_head(context, looking, "decoded", {"commands": {}, "decode": looking.folder, "ranks": where.nodes}),
+        _on_head(
+            context,
+            looking,
+            "decoded",
+            {"commands": {}, "decode": looking.folder, "ranks": where.nodes, "remove": left},
+        ),
     )
 
 
