@@ -23,7 +23,7 @@ DEFAULT_SUITE = "bookworm"
 SUITES: dict[str, str] = {"bullseye": "20.11", "bookworm": "22.05", "trixie": "24.11", "sid": "newest"}
 """Debian suites that a lab was brought up with, and the release of Slurm in each."""
 PACKAGES = (
-    *("systemd", "systemd-sysv", "dbus", "procps", "less", "ca-certificates", "curl", "rsync"),
+    *("systemd", "systemd-sysv", "dbus", "mount", "procps", "less", "ca-certificates", "curl", "rsync"),
     *("iproute2", "iputils-ping", "openssh-server", "openssh-client"),
     *("python3", "python3-venv", "python3-apt"),
     *("munge", "slurm-client", "slurmd", "slurmctld", "slurmdbd", "slurmrestd"),
