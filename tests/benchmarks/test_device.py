@@ -23,6 +23,16 @@ def test_two_gpus_of_one_host_are_fine() -> None:
     assert device_problems(two(gpu(0, "A"), gpu(1, "B")), "cuda") == []
 
 
+def test_ranks_that_see_one_gpu_each_call_it_0_and_it_must_still_be_another() -> None:
+    bound = gpu(0, "B", pci_bus_id="0000:01:00")
+    assert device_problems(two(gpu(0, "A"), bound), "cuda") == []
+    assert "same GPU" in device_problems(two(gpu(0, "A"), gpu(0, "A")), "cuda")[0]
+
+
+def test_an_index_that_is_neither_its_own_nor_the_only_one_shows() -> None:
+    assert "rank 1 used cuda:2, its local rank is 1" in device_problems(two(gpu(0, "A"), gpu(2, "B")), "cuda")
+
+
 def test_the_same_uuid_under_two_indices_is_one_gpu() -> None:
     assert "same GPU" in device_problems(two(gpu(0, "A"), gpu(1, "A")), "cuda")[0]
 

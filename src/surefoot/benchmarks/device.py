@@ -33,7 +33,8 @@ def device_problems(devices: Sequence[tuple[str, str, int, Device]], kind: str) 
     """What contradicts "every rank computed on a `kind` device of its own".
 
     `devices`: (rank in words, host, local rank, device). Two ranks share a CPU; they never share a
-    GPU: identity is the UUID, because an index may mean another GPU in another process.
+    GPU: identity is the UUID, because an index may mean another GPU in another process. Index 0 is
+    right for any rank: to one that was bound to a GPU, that is the only one there is.
     """
     problems = []
     owner: dict[str, str] = {}
@@ -44,7 +45,7 @@ def device_problems(devices: Sequence[tuple[str, str, int, Device]], kind: str) 
         if device.kind != kind:
             problems.append(f"{who} computed on {device.kind}, asked for was {kind}")
         elif kind == "cuda":
-            if device.index != local_rank:
+            if device.index not in (local_rank, 0):
                 problems.append(f"{who} used cuda:{device.index}, its local rank is {local_rank}")
             if not device.uuid or not device.name or device.memory_bytes is None:
                 problems.append(f"{who} does not say which GPU it used")

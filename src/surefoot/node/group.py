@@ -12,14 +12,22 @@ from surefoot.node.rank import Rank
 
 
 def device_of(rank: Rank) -> torch.device:
-    """``cuda:LOCAL_RANK`` or ``cpu``, as the request asks. Raises RuntimeError when it is not there."""
+    """``cuda:LOCAL_RANK``, ``cuda:0`` of the only GPU that it sees, or ``cpu``: as the request asks.
+
+    One GPU is what a scheduler shows that binds one to each task (``--gpu-bind=single:1``). Whether
+    it is this rank's own is for the judge, by UUID: ranks may as well have been given the same one.
+
+    Raises RuntimeError when it sees none, or several and too few.
+    """
     if rank.request["device"] == "cpu":
         return torch.device("cpu")
-    if rank.local_rank >= torch.cuda.device_count():
+    seen = torch.cuda.device_count()
+    index = 0 if seen == 1 else rank.local_rank
+    if index >= seen:
         raise RuntimeError(
-            f"local rank {rank.local_rank} was asked to use a GPU of its own, but this process sees {torch.cuda.device_count()}"
+            f"local rank {rank.local_rank} was asked to use a GPU of its own, but this process sees {seen}"
         )
-    device = torch.device("cuda", rank.local_rank)
+    device = torch.device("cuda", index)
     torch.cuda.set_device(device)
     return device
 

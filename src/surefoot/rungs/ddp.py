@@ -167,7 +167,7 @@ def _devices(world: World, view: View) -> Check:
     ranks, kind = world.ranks, world.device
     problems = device_problems([(r.where, r.report.host, r.report.local_rank, r.data.device) for r in ranks], kind)
     for rank in ranks:
-        wanted = f"cuda:{rank.report.local_rank}" if kind == "cuda" else "cpu"
+        wanted = f"cuda:{rank.data.device.index}" if kind == "cuda" else "cpu"
         if rank.data.parameter_device != wanted:
             problems.append(f"{rank.where} has its parameters on {rank.data.parameter_device}, not {wanted}")
     shown = [f"rank {rank.rank} → {rank.data.device.shown}" for rank in ranks]
@@ -175,7 +175,7 @@ def _devices(world: World, view: View) -> Check:
         f"{world.job}.devices",
         "every rank trained on the device that is its own",
         not problems,
-        expected=f"rank r on {kind}" + (":LOCAL_RANK, all different" if kind == "cuda" else ""),
+        expected=f"rank r on {kind}" + (":LOCAL_RANK, or the one GPU it sees, all different" if kind == "cuda" else ""),
         actual=shorten(problems) or shorten(shown, 8),
         evidence=tuple(view.evidence.ref(rank.file, text=rank.data.parameter_device) for rank in ranks),
         next_action="look at CUDA_VISIBLE_DEVICES and the scheduler's GPU binding",
