@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from rungs_harness import collected, edited, failed, judged, status_of
+from rungs_harness import collected, edited, failed, judged, planned, status_of
 from surefoot.benchmarks.node_facts import Addresses
 from surefoot.model.check import Evidence
 from surefoot.model.cluster import Cluster
+from surefoot.model.run import JobsStep
 from surefoot.model.status import Status
 from surefoot.rungs.base import View
 from surefoot.rungs.precheck import RUNG, fingerprint_of
 from surefoot.rungs.precheck_name import own_name
 
 RANK = "raw/precheck/rank-0.json"
+GROUPS = [{"name": "small", "count": 1, "min_cpus": 20}, {"name": "big", "count": 1, "min_cpus": 96}]
 pytestmark = pytest.mark.slow  # the probe imports torch
 
 
@@ -63,6 +66,29 @@ def test_this_machine_has_what_the_tests_ask_of_it(good: View) -> None:
 )
 def test_too_little_of_something_fails(good: View, group: dict[str, Any], check: str) -> None:
     assert failed(RUNG, declared(good, group)) == {check}
+
+
+def test_the_probe_asks_for_the_cpus_that_it_is_to_find(tmp_path: Path) -> None:
+    (step,) = planned(RUNG, {}, tmp_path, node_groups=GROUPS).plan.steps
+    assert isinstance(step, JobsStep)
+    assert [job.cpus_per_rank for job in step.jobs] == [20]  # bound to fewer, it would see fewer
+
+
+@pytest.mark.parametrize(
+    ("usable", "online", "bad"), [(20, 96, set()), (20, 64, {"precheck.node0.cpus"}), (8, 96, {"precheck.node0.cpus"})]
+)
+def test_a_node_of_a_bigger_group_is_judged_by_its_cpus_online(
+    good: View, usable: int, online: int, bad: set[str]
+) -> None:
+    data = good.inputs.cluster.canonical()
+    group = data["node_groups"][0]
+    data["node_groups"] = [
+        {**group, "min_cpus": 96},
+        {**group, "name": "small", "min_cpus": 20, "gpus_per_node": 1, "gpu_model": "GB10"},
+    ]
+    view = replace(good, inputs=good.inputs.model_copy(update={"cluster": Cluster.model_validate(data)}))
+    view = fact(fact(view, "cpus", usable), "cpus_online", online)
+    assert {name for name in failed(RUNG, view) if name.startswith("precheck.node0")} == bad
 
 
 def test_a_cluster_of_more_nodes_than_answered_is_not_proved(good: View) -> None:

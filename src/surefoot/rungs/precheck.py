@@ -19,6 +19,7 @@ from surefoot.model.status import Status
 from surefoot.rungs.base import Asked, Layout, PlanContext, Rung, View, nodes_of
 from surefoot.rungs.judging import RankData, Said, decide, said, unproved
 from surefoot.rungs.precheck_name import own_name
+from surefoot.rungs.threads import cpus_per_rank
 from surefoot.units import GIB, format_size
 from surefoot.versions import at_least, same
 
@@ -54,10 +55,10 @@ class Precheck(Rung[PrecheckSpec, tuple[Said[Probed], ...]]):
 
     def plan(self, context: PlanContext[PrecheckSpec]) -> Asked:
         root = str(context.root.root)
-        job = context.job(
-            "precheck", "surefoot.node.probe", {"root": root}, Layout(nodes_of(context.cluster, context.spec), 1, "cpu")
-        )
-        # The probe counts GPUs, and a job sees those that it asked for.
+        where = Layout(nodes_of(context.cluster, context.spec), 1, "cpu")
+        cpus = cpus_per_rank(context.cluster, where)
+        job = context.job("precheck", "surefoot.node.probe", {"root": root}, where, cpus_per_rank=cpus)
+        # The probe counts CPUs and GPUs, and a scheduler that binds shows a job those that it asked for.
         job = job.model_copy(update={"gpus_per_node": context.cluster.gpus_per_node})
         return Asked(
             steps=(JobsStep(jobs=(job,)),), expect={"nodes": nodes_of(context.cluster, context.spec), "root": root}
@@ -185,7 +186,7 @@ def _fitting(node: Said[Probed], cluster: Cluster, view: View) -> Node:
 def _node_checks(node: Node, cluster: Cluster, view: View) -> list[Check]:
     facts, group, software = node.facts, node.group, cluster.software
     checks = [
-        _floor(node, view, "cpus", facts.cpus.value, least=group.min_cpus, unit="CPUs"),
+        _enough_cpus(node, cluster, view),
         _floor(node, view, "memory", _gib(facts.memory), least=group.min_memory_gib, unit="GiB"),
         _floor(node, view, "disk", _gib(facts.disk_free.value), least=group.min_free_disk_gib, unit="GiB"),
     ]
@@ -215,15 +216,25 @@ def _gib(size_bytes: int | None) -> float | None:
     return None if size_bytes is None else round(size_bytes / GIB, 2)
 
 
-def _floor(node: Node, view: View, name: str, found: float | None, *, least: float, unit: str) -> Check:
+def _enough_cpus(node: Node, cluster: Cluster, view: View) -> Check:
+    """By what the job may use; by what is online where a smaller group decided how much the job asked for."""
+    usable, least = node.facts.cpus.value, node.group.min_cpus
+    asked = min(group.min_cpus for group in cluster.node_groups)
+    if usable is None or not asked <= usable < least:
+        return _floor(node, view, "cpus", usable, least=least, unit="CPUs")
+    return _floor(node, view, "cpus", node.facts.cpus_online.value, least=least, unit="CPUs", fact="cpus_online")
+
+
+def _floor(node: Node, view: View, name: str, found: float | None, *, least: float, unit: str, fact: str = "") -> Check:
+    """`fact`: where it is not called like what is asked for."""
     key = f"node_groups.{node.group.name}.{_KEYS[name]}"
     identifier = f"precheck.node{node.said.rank}.{name}"
     claim = f"{node.said.report.host} has at least {least:g} {unit} ({name}) for a job"
     if found is None:
-        fact = {"cpus": node.facts.cpus, "memory": node.facts.memory_total, "disk": node.facts.disk_free}[name]
-        reference = view.evidence.ref(node.said.file, text=f"{name}: {fact.unknown}")
+        unread = {"cpus": node.facts.cpus, "memory": node.facts.memory_total, "disk": node.facts.disk_free}[name]
+        reference = view.evidence.ref(node.said.file, text=f"{name}: {unread.unknown}")
         return unproved(
-            identifier, claim, expected=least, actual=f"unknown: {fact.unknown}", unit=unit, evidence=(reference,),
+            identifier, claim, expected=least, actual=f"unknown: {unread.unknown}", unit=unit, evidence=(reference,),
             next_action="find out on the node why this fact cannot be read",
         )  # fmt: skip
     return decide(
@@ -233,7 +244,7 @@ def _floor(node: Node, view: View, name: str, found: float | None, *, least: flo
         expected=least,
         actual=found,
         unit=unit,
-        evidence=(view.evidence.ref(node.said.file, text=f"{name}: {found:g} {unit}"),),
+        evidence=(view.evidence.ref(node.said.file, text=f"{fact or name}: {found:g} {unit}"),),
         derivation=f"{key} of the cluster file",
         next_action=f"free or add {name} on {node.said.report.host}, raise the job's limit, or correct {key}",
     )
