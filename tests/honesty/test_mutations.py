@@ -49,8 +49,11 @@ STILL_TRUE = {
     "their digests are judged, and only whether they lay there already differs",
     (r"raw/storage/rank-\d+\.json", r"data\.watching\.versions_seen\.0", r"zero.*"): "which version a reader saw first "
     "is chance; that all were whole, none older than one before, and the last one the last, is judged",
-    (r"raw/precheck/rank-0\.json", r"data\.facts\.(cpus_online|memory_available|own_name|memlock|nofile)\..*", r".*"): "shown "
-    "in the report; the cluster file requires nothing of it",
+    (
+        r"raw/precheck/rank-0\.json",
+        r"data\.facts\.(cpus_online|memory_available|own_name|memlock|nofile)\..*",
+        r".*",
+    ): "shown in the report; the cluster file requires nothing of it",
     (r"raw/(finetune|evaluate)/rank-\d+\.json", r"data\.(versions\..*|load_s)", r".*"): "shown "
     "in the report; no claim rests on it",
     (r"raw/evaluate/rank-\d+\.json", r"data\.probes\.\d+\.(base_argmax|adapter_argmax|adapter_max)", r"zero.*"): "the "

@@ -225,7 +225,17 @@ class SshConnection:
         with self._lock:
             if self._socket.exists():
                 return
-            master = [*self._ssh, "-o", "ControlMaster=yes", "-o", f"ControlPersist={_PERSIST_S}", "-N", "-f", "--", self._host]
+            master = [
+                *self._ssh,
+                "-o",
+                "ControlMaster=yes",
+                "-o",
+                f"ControlPersist={_PERSIST_S}",
+                "-N",
+                "-f",
+                "--",
+                self._host,
+            ]
             with tempfile.TemporaryFile() as err:  # a pipe would stay open for as long as the master lives
                 try:
                     code = subprocess.run(
