@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from surefoot.connection.local import LocalConnection
-from surefoot.engine.jobs import JobsRunner
+from surefoot.engine import jobs
+from surefoot.engine.jobs import JobsRunner, as_expected
 from surefoot.engine.watch import JobWatch
+from surefoot.errors import StorageError
 from surefoot.model.events import Event
-from surefoot.model.job import ExpectedExit, JobSpec, JobState
+from surefoot.model.job import ExpectedExit, Job, JobDone, JobSpec, JobState, JobStatus, RankExit
 from surefoot.model.run import JobsStep
 from surefoot.paths import AttemptPaths
 from surefoot.scheduler.local import LocalScheduler, read_done
@@ -52,3 +54,39 @@ def test_a_step_cancels_the_jobs_that_it_names_and_no_other(tmp_path: Path) -> N
         assert done is not None
         assert done.state is spec.expect.state
         assert (Path(spec.folder) / "rank-0.json").exists(), "it ran before it was ended"
+
+
+@pytest.mark.parametrize("ranks", [(), (0,), (0, 0), (0, 1, 2)])
+def test_a_job_that_does_not_tell_of_each_rank_once_did_not_end_as_expected(ranks: tuple[int, ...]) -> None:
+    job = Job(id="1", spec=JobSpec(name="j", argv=("x",), folder="/f", ranks_per_node=2), submitted_at=1)
+    told = tuple(RankExit(rank=rank, host="n1", exit_code=0) for rank in ranks)
+    done = JobDone(id="1", name="j", state=JobState.COMPLETED, started_at=1, ended_at=2, ranks=told)
+    assert not as_expected(job, JobStatus(state=JobState.COMPLETED, done=done))
+
+
+@pytest.mark.slow
+def test_a_job_whose_evidence_cannot_be_brought_home_keeps_no_other_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def bring_home(_connection: object, _there: Path, here: Path) -> None:
+        asked.append(here.name)
+        if here.name == "first":
+            raise StorageError("its folder cannot be read")
+
+    monkeypatch.setattr(jobs, "bring_home", bring_home)
+    paths, names = AttemptPaths(tmp_path), ("first", "second")
+    specs = tuple(JobSpec(name=name, argv=("true",), folder=str(paths.job(name))) for name in names)
+    for spec in specs:
+        Path(spec.folder).mkdir(parents=True)
+    scheduler = LocalScheduler(cpus=2)
+    watch = JobWatch(scheduler)
+    try:
+        runner = JobsRunner(LocalConnection(), watch, list[Event]().append, threading.Event(), "rung")
+        with pytest.raises(StorageError, match="cannot be read"):
+            runner.run(JobsStep(jobs=specs), paths, [])
+    finally:
+        watch.close()
+        scheduler.close()
+    assert asked == ["first", "second"]

@@ -115,17 +115,30 @@ class JobsRunner:
         return retried.job
 
     def _end(self, submitted: Sequence[Job], states: Mapping[str, JobStatus], paths: AttemptPaths) -> None:
-        """Nothing keeps running into a folder that is sealed; then what there is comes home."""
+        """Nothing keeps running into a folder that is sealed; then what there is comes home, of each job.
+
+        Raises MachineryError, the first, after all has been tried.
+        """
         left = [job for job in submitted if job.id not in states or not states[job.id].state.final]
+        broken: list[MachineryError] = []
         try:
             if left:
                 self.watch.scheduler.cancel(left)
-        finally:
-            for job in submitted:
-                bring_home(self.connection, Path(job.spec.folder), paths.job(job.spec.name))
-                status = states.get(job.id)
-                if status is not None and status.state.final and not _told_by_done(status):
-                    write_record(paths.job_status(job.spec.name), status.model_copy(update={"done": None}))
+        except MachineryError as error:
+            broken.append(error)
+        for job in submitted:
+            try:
+                self._keep(job, states.get(job.id), paths)
+            except MachineryError as error:
+                broken.append(error)
+        if broken:
+            raise broken[0]
+
+    def _keep(self, job: Job, status: JobStatus | None, paths: AttemptPaths) -> None:
+        """The scheduler's word on a job, where it says more than the job's own, and what the job left."""
+        if status is not None and status.state.final and not _told_by_done(status):
+            write_record(paths.job_status(job.spec.name), status.model_copy(update={"done": None}))
+        bring_home(self.connection, Path(job.spec.folder), paths.job(job.spec.name))
 
     def _refuse_lost(self, jobs: Sequence[Job], states: Mapping[str, JobStatus]) -> None:
         for job in jobs:
@@ -186,7 +199,7 @@ def as_expected(job: Job, status: JobStatus) -> bool:
         return False
     if wanted.state is not None or job.spec.array:
         return status.state is wanted.final_state
-    if status.done is None:
+    if status.done is None or [rank.rank for rank in status.done.ranks] != list(range(job.spec.world_size)):
         return False
     return all(r.exit_code == wanted.exit_code and r.signal == wanted.signal for r in status.done.ranks)
 
