@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -55,15 +55,19 @@ class Blob:
         except UnicodeDecodeError as error:
             raise EvidenceError(f"not UTF-8 at byte {error.start}", file=self.name) from error
 
-    def tail(self, lines: int = 5, *, skip: tuple[str, ...] = ()) -> tuple[int, str] | None:
+    def tail(
+        self, lines: int = 5, *, skip: Callable[[Sequence[str]], set[int]] | None = None
+    ) -> tuple[int, str] | None:
         """(line number, text) of the last message among the last `lines` lines; None if there is none.
 
-        A message is a non-blank line, if possible one that does not begin as `skip` says; one that begins with → says what to do about the line before
-        it, and belongs to that.
+        A message is a non-blank line. Those whose numbers `skip` gives count only where there are no
+        others. One that begins with → says what to do about the line before it, and belongs to that.
         """
         rows = [row.strip() for row in self.read().decode(errors="replace").splitlines()]
-        said = [(number, row) for number, row in enumerate(rows, 1) if row and number > len(rows) - lines]
-        said = [(number, row) for number, row in said if not row.startswith(skip)] or said
+        skipped = skip(rows) if skip else set()
+        numbered = list(enumerate(rows, 1))
+        kept = [entry for entry in numbered if entry[0] not in skipped]
+        said = [entry for entry in kept[-lines:] if entry[1]] or [entry for entry in numbered[-lines:] if entry[1]]
         for index in range(len(said) - 1, -1, -1):
             number, row = said[index]
             if not row.startswith("→") or index == 0:

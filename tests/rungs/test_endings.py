@@ -120,6 +120,53 @@ def test_a_rank_that_failed_is_told_with_its_own_last_line_and_not_with_sruns() 
     assert str(only.actual).endswith("srun: error: n1")
 
 
+NCCLS = """Last error:
+Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 60
+[W1129 20:25:33.777818779 ProcessGroupNCCL.cpp:1575] Warning: WARNING: destroy_process_group() was not called
+[W1129 20:25:33.779510629 ProcessGroupNCCL.cpp:1575] Warning: WARNING: destroy_process_group() was not called
+vm:6343:6343 [0] NCCL INFO ENV/Plugin: Closing env plugin ncclEnvDefault
+vm:6342:6342 [0] NCCL INFO ENV/Plugin: Closing env plugin ncclEnvDefault
+srun: error: g0: task 0: Exited with exit code 1
+srun: launch/slurm: _step_signal: Terminating StepId=16.0
+srun: error: g1: task 1: Exited with exit code 1
+"""
+TORCHRUNS = """ValueError: boom
+E1129 20:37:49.637000 30641 /x/site-packages/torch/distributed/elastic/multiprocessing/api.py:1002] failed
+Traceback (most recent call last):
+  File "/x/site-packages/torch/distributed/run.py", line 1032, in <module>
+    main()
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+launch.py FAILED
+------------------------------------------------------------
+Failures:
+  <NO_OTHER_FAILURES>
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-29_20:37:49
+  exitcode  : 3 (pid: 30887)
+  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html
+============================================================
+srun: error: n1: task 0: Exited with exit code 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "line", "said"),
+    [
+        (NCCLS, 2, "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 60"),
+        (TORCHRUNS, 1, "ValueError: boom"),
+    ],
+)
+def test_what_libraries_and_launchers_add_when_a_rank_has_failed_is_not_its_word(
+    log: str, line: int, said: str
+) -> None:
+    check = ended(SPEC, {"raw/j/done.json": done(JobState.FAILED, exit_code=1)}, {"raw/j/j-7-n1.out": log})
+    assert str(check.actual).endswith(f"the last that n1 said: {said}")
+    assert (check.evidence[1].line, check.evidence[1].text) == (line, said)
+
+
 def elements(**changes: Any) -> dict[str, Any]:
     """Three elements that completed; element 1 changed."""
     found = {}

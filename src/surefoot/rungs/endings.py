@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from surefoot.errors import EvidenceError
@@ -366,13 +367,25 @@ def _next_action(done: JobDone, spec: JobSpec, said: str) -> str:
     return "read the end of its .out file, mend the cause, resume the run"
 
 
-_SLURMS_OWN = ("srun: ", "slurmstepd")
-"""How lines begin that Slurm adds after a rank's last word."""
+_AFTERWARDS = re.compile(r"^srun: |^slurmstepd|^[EW]\d{4} .*/torch/distributed/elastic/|^\[[IWE]\d{4} |\bNCCL INFO ")
+"""Lines that come after a rank's last word: from Slurm, torchrun, and what PyTorch and NCCL say when a process ends."""
+_TORCHRUN = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError"
+
+
+def _afterwards(rows: Sequence[str]) -> set[int]:
+    """Numbers of the lines that no rank said: `_AFTERWARDS`, and torchrun's own traceback and table."""
+    found = {number for number, row in enumerate(rows, 1) if _AFTERWARDS.search(row)}
+    for number, row in enumerate(rows, 1):
+        if row.startswith(_TORCHRUN):
+            begun = (n for n in range(number, 0, -1) if rows[n - 1].startswith("Traceback ("))
+            rules = (n for n in range(number + 2, len(rows) + 1) if rows[n - 1].startswith("====="))
+            found |= set(range(next(begun, number), next(rules, len(rows)) + 1))
+    return found
 
 
 def _tail(evidence: EvidenceSet, name: str) -> list[Evidence]:
     """A reference to the last line that says something, where there is one."""
     if name not in evidence:
         return []
-    tail = evidence.blob(name).tail(8, skip=_SLURMS_OWN)
+    tail = evidence.blob(name).tail(8, skip=_afterwards)
     return [evidence.ref(name, line=tail[0], text=tail[1])] if tail else []
