@@ -170,6 +170,25 @@ def logged(view: View, old: str, new: str) -> View:
     return with_files(view, {log_name(view): text.replace(old, new).encode()})
 
 
+def later(view: View, points: int, late_us: float) -> View:
+    """The host saw that much later that the device was done, at the first so many points of rank 1."""
+    for number in range(points):
+        view = point(view, SECOND, number, times_us=[100.0] * 8, block_us=800.0 + late_us)
+    return view
+
+
+def test_a_host_that_saw_a_device_late_once_or_twice_proves_as_much(two_gpus: View, good: View) -> None:
+    assert status_of(RUNG, later(two_gpus, 2, 5_000.0)) is Status.PASSED
+    assert status_of(RUNG, later(two_gpus, 3, 5_000.0)) is Status.INCONCLUSIVE
+    assert status_of(RUNG, later(two_gpus, 1, 200_000.0)) is Status.INCONCLUSIVE
+    assert status_of(RUNG, later(good, 1, 5_000.0)) is Status.INCONCLUSIVE  # a CPU rank has one clock
+
+
+def test_ranks_share_the_cpus_that_the_cluster_file_promises(tmp_path: Path) -> None:
+    view = planned(RUNG, {}, tmp_path, node_groups=[{**TWO_GPUS, "min_cpus": 16}])
+    assert [job.cpus_per_rank for job in view.plan.jobs] == [8]  # bound to one, NCCL's threads wait for each other
+
+
 def test_two_gpus_pass_and_say_over_what_they_talk(two_gpus: View) -> None:
     judgement = judged(RUNG, two_gpus)
     assert failed(RUNG, two_gpus) == set()

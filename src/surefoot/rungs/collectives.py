@@ -21,6 +21,7 @@ from surefoot.rungs.base import Asked, PlanContext, Rung, View, idle_gpu, layout
 from surefoot.rungs.collectives_links import judge_links, least_share, plan_links, read_links, slowest
 from surefoot.rungs.judging import ONE_CLOCK_S, RankData, Said, decide, said, shorten, unproved
 from surefoot.rungs.precheck import fingerprint_below
+from surefoot.rungs.threads import cpus_per_rank
 from surefoot.units import format_size
 
 
@@ -66,7 +67,10 @@ class Collectives(Rung[CollectivesSpec, Facts]):
             "links": plan_links(where, spec.max_size),
         }
         debug = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"} if where.device == "cuda" else {}
-        job = context.job("collectives", "surefoot.node.collectives", request, where, exclusive=True, env=debug)
+        cpus = cpus_per_rank(context.cluster, where)
+        job = context.job(
+            "collectives", "surefoot.node.collectives", request, where, cpus_per_rank=cpus, exclusive=True, env=debug
+        )
         expect = {
             "world_size": where.world_size,
             "device": where.device,

@@ -18,6 +18,7 @@ from surefoot.model.run import JobsStep, Judgement
 from surefoot.rungs.base import Asked, PlanContext, Rung, View, layout
 from surefoot.rungs.judging import RankData, Said, decide, said, shorten
 from surefoot.rungs.precheck import fingerprint_below
+from surefoot.rungs.threads import cpus_per_rank
 from surefoot.units import MIB
 
 DTYPES = {"cpu": ("float32",), "cuda": ("float32", "tf32", "bf16")}
@@ -61,8 +62,7 @@ class Compute(Rung[ComputeSpec, Facts]):
             "samples": SAMPLES,
             "copy_bytes": COPY_BYTES[where.device],
         }
-        # The cluster file's least CPUs of a node, shared by its ranks: threads beyond that would queue.
-        cpus = max(1, min(group.min_cpus for group in context.cluster.node_groups) // where.ranks_per_node)
+        cpus = cpus_per_rank(context.cluster, where)
         # cuBLAS promises bit-equal results on one stream only with a fixed workspace.
         env = {"OMP_NUM_THREADS": str(cpus), "MKL_NUM_THREADS": str(cpus), "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
         job = context.job(

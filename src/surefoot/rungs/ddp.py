@@ -17,6 +17,7 @@ from surefoot.model.measurement import Measurement
 from surefoot.model.run import JobsStep, Judgement
 from surefoot.rungs.base import Asked, Layout, PlanContext, Rung, View, idle_gpu, layout
 from surefoot.rungs.judging import RankData, Said, decide, said, shorten, summed_up
+from surefoot.rungs.threads import cpus_per_rank
 
 TOLERANCE = 1e-5
 """Relative to the largest value: float32 has 6e-8 for each operation, and no value takes more than
@@ -79,7 +80,8 @@ class Ddp(Rung[DdpSpec, Facts]):
                 "init_timeout_s": min(120.0, context.spec.time_limit_s / 2),
                 "seed": seed,
             }
-            jobs.append(context.job(job, "surefoot.node.ddp", request, place))
+            cpus = cpus_per_rank(context.cluster, place)
+            jobs.append(context.job(job, "surefoot.node.ddp", request, place, cpus_per_rank=cpus))
             asked[job] = {"world_size": place.world_size, "device": place.device, "backend": place.backend}
         return Asked(steps=(JobsStep(jobs=tuple(jobs)),), expect={"seed": seed, "worlds": asked})
 
