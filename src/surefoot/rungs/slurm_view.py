@@ -1,6 +1,6 @@
 """What Slurm says of itself, as records: its configuration, its nodes, its controller. Pure.
 
-Parses what ``scontrol`` prints (20.11 to 25.x: ``Key = value`` and ``Key=value`` lines; new keys are
+Parses what ``scontrol`` prints (20.11 to 26.05: ``Key = value`` and ``Key=value`` lines; new keys are
 kept, none is required that has not been there since 20.11). The text comes as the answer of a
 command that a node-side program ran.
 """
@@ -20,7 +20,7 @@ from surefoot.model.check import Evidence
 from surefoot.model.cluster import Cluster, NodeGroup
 from surefoot.rungs.base import View
 from surefoot.scheduler.slurm.hostlist import expand
-from surefoot.scheduler.slurm.parse import gpus, pairs
+from surefoot.scheduler.slurm.parse import SIGNS, gpus, pairs
 
 
 class Answer(Record):
@@ -143,11 +143,6 @@ HARMLESS = frozenset(
     }
 )  # fmt: skip
 """What may stand beside a state that takes jobs; a node that sleeps wakes for them."""
-_SIGNS = {
-    "*": "NOT_RESPONDING", "~": "POWERED_DOWN", "#": "POWERING_UP", "!": "POWER_DOWN", "%": "POWERING_DOWN",
-    "$": "MAINT", "@": "REBOOT_REQUESTED", "^": "REBOOT_ISSUED", "-": "PLANNED",
-}  # fmt: skip
-"""What Slurm appends to a state, up to 21.08 in place of words: ``IDLE*`` is idle and does not respond."""
 WORDS: dict[str, str] = {
     "NOT_RESPONDING": "its slurmd does not answer the controller",
     "INVALID_REG": "Slurm refuses what its slurmd registered with",
@@ -182,8 +177,8 @@ class Node:
         """Parts of its state that keep jobs away; parts that this version does not know too."""
         parts: dict[str, None] = {}
         for part in self.state.split("+"):
-            word = part.rstrip("".join(_SIGNS))
-            parts |= dict.fromkeys([word, *(_SIGNS[sign] for sign in part[len(word) :])])
+            word = part.rstrip("".join(SIGNS))
+            parts |= dict.fromkeys([word, *(SIGNS[sign] for sign in part[len(word) :])])
         return [part for part in parts if part not in FIT | HARMLESS]
 
     @property

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from surefoot.connection.base import CommandResult
+from surefoot.connection.local import LocalConnection
 from surefoot.errors import SchedulerError
 from surefoot.scheduler.slurm.controller import Controller
+from surefoot.scheduler.slurm.script import Site
+from surefoot.scheduler.slurm.slurm import SlurmScheduler
 
 BUSY = b"slurm_load_jobs error: Socket timed out on send/recv operation"
 
@@ -64,3 +68,12 @@ def test_what_is_wrong_for_good_is_told_at_once_and_so_is_anything_where_nobody_
     assert refused.queries["squeue"] == 1
     with pytest.raises(SchedulerError, match=r"squeue failed: .*Socket"):
         controller(answer(1, stderr=BUSY), answer(0)).output(["squeue"])
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"tag": null}'])
+def test_a_submission_that_cannot_be_read_is_the_machinery_s_fault_and_no_job_that_is_gone(
+    tmp_path: Path, content: str
+) -> None:
+    (tmp_path / "submission.json").write_text(content)
+    with pytest.raises(SchedulerError, match=r"submission\.json does not say its tag"):
+        SlurmScheduler(LocalConnection(), Site(python="python3")).reap(tmp_path)

@@ -43,6 +43,22 @@ def test_a_node_that_is_down_or_draining_is_not_usable_and_says_why() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("state", "usable", "told"),
+    [
+        ("idle", True, "n1 is idle"),
+        ("idle*", False, "n1 is idle, and does not respond"),
+        ("mixed*+", False, "n1 is mixed, and does not respond"),
+        ("down*", False, "n1 is down"),
+        ("idle~", True, "n1 is idle"),
+        ("allocated+", True, "n1 is allocated"),
+    ],
+)
+def test_slurm_starts_nothing_on_a_node_that_does_not_respond(state: str, usable: bool, told: str) -> None:
+    (node,) = parse.nodes(SEPARATOR.join(["n1", "gpu*", state, "8", "1000", "(null)", "none"]) + "\n")
+    assert (node.usable, node.told) == (usable, told)
+
+
 def test_states_and_limits_of_25_05() -> None:
     assert [row.state for row in parse.queue(text("25.05-documented/squeue.txt"))] == [
         "COMPLETING", "REQUEUE_HOLD", "SOMETHING_NEW",

@@ -63,7 +63,7 @@ def test_a_node_that_is_down_counts_only_where_it_is_asked_for() -> None:
     nodes = [replace(NODES[0], state="down", reason="bad rail"), *NODES[1:]]
     assert never_runs(SPEC, "", nodes, PARTITIONS) == []
     asked = SPEC.model_copy(update={"hosts": "n[1-4]"})
-    assert never_runs(asked, "", nodes, PARTITIONS) == ["node 'n1' was asked for and is down: bad rail"]
+    assert never_runs(asked, "", nodes, PARTITIONS) == ["n1 is down (bad rail), and was asked for by name"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What Slurm's commands print, as rows. Pure, and tolerant of versions: 20.11 to 25.x.
+"""What Slurm's commands print, as rows. Pure, and tolerant of versions: 20.11 to 26.05.
 
 Tolerant means: fields that are not known, a state that is new, a time that is not given. A row
 that is not a row is an error that shows it; nothing is skipped.
@@ -25,6 +25,11 @@ _DURATION = re.compile(r"^(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(?:\.\d+)?$", re.ASCI
 _JOB_ID = re.compile(r"^\d+(_\d+)?$", re.ASCII)
 _EXIT = re.compile(r"^(\d+):(\d+)$", re.ASCII)
 _GPUS = re.compile(r"(?:^|,)(?:gres:|gres/)?gpu(?::[A-Za-z][^:,()]*)?:(\d+)", re.ASCII)
+SIGNS = {
+    "*": "NOT_RESPONDING", "~": "POWERED_DOWN", "#": "POWERING_UP", "!": "POWER_DOWN", "%": "POWERING_DOWN",
+    "$": "MAINT", "@": "REBOOT_REQUESTED", "^": "REBOOT_ISSUED", "-": "PLANNED",
+}  # fmt: skip
+"""What Slurm appends to a node's state: ``idle*`` is idle and does not respond. Scontrol has words for it since 21.08."""
 _PAIR = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z0-9_/:]*)=")
 
 
@@ -114,23 +119,37 @@ class NodeRow:
     partition: str
     default: bool
     state: str
-    """``idle``, ``mixed``, ``drained``, … without the flags that follow it."""
+    """``idle``, ``mixed``, ``drained``, … without the signs that follow it."""
     cpus: int
     memory_mib: int
     gpus: int
     reason: str
+    responds: bool = True
+    """False: its slurmd does not answer, and Slurm starts nothing there."""
+
+    @property
+    def out(self) -> bool:
+        """Whether no job starts there until somebody mends it."""
+        return self.state.startswith(("down", "drain", "fail", "unknown", "inval", "future"))
 
     @property
     def usable(self) -> bool:
-        """False where no job starts until somebody mends it."""
-        return not self.state.startswith(("down", "drain", "fail", "unknown", "inval", "future"))
+        """Whether Slurm starts jobs there now. One that does not respond may do so again by itself."""
+        return self.responds and not self.out
+
+    @property
+    def told(self) -> str:
+        """``n1 is drained (bad rail)``: its state and Slurm's reason, for people."""
+        silent = "" if self.responds or self.state.startswith("down") else ", and does not respond"
+        return f"{self.name} is {self.state}{silent}{f' ({self.reason})' if self.reason else ''}"
 
 
 def nodes(stdout: str) -> list[NodeRow]:
     """Sinfo's rows. Raises SchedulerError."""
     rows = []
     for fields in _rows(stdout, len(NODE_FIELDS), "sinfo"):
-        name, partition, state, cpus, memory, gres, reason = fields
+        name, partition, said, cpus, memory, gres, reason = fields
+        state = said.rstrip("".join(SIGNS) + "+")
         if not cpus.rstrip("+").isdigit() or not memory.rstrip("+").isdigit():
             raise SchedulerError(f"sinfo: node {name}: {cpus!r} CPUs and {memory!r} MiB are no numbers")
         rows.append(
@@ -138,7 +157,8 @@ def nodes(stdout: str) -> list[NodeRow]:
                 name=name,
                 partition=partition.rstrip("*"),
                 default=partition.endswith("*"),
-                state=state.rstrip("*~#!%$@^-+").lower(),
+                state=state.lower(),
+                responds="*" not in said[len(state) :],
                 cpus=int(cpus.rstrip("+")),
                 memory_mib=int(memory.rstrip("+")),
                 gpus=gpus(gres),

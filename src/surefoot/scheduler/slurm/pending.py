@@ -144,7 +144,7 @@ def waits_for(spec: JobSpec, partition: str, nodes: Sequence[NodeRow], holders: 
     return Waiting(
         held_by=_held_by(pool.keys(), holders),
         down=stranded(spec, partition, nodes)[1],
-        free=sum(node.state in FREE for node in pool.values()),
+        free=sum(node.state in FREE and node.responds for node in pool.values()),
     )
 
 
@@ -211,7 +211,7 @@ def stranded(spec: JobSpec, partition: str, nodes: Sequence[NodeRow]) -> tuple[s
     out = [node for node in fit.values() if not node.usable]
     if not out or len(fit) - len(out) >= spec.nodes:
         return "", ""
-    why = "; ".join(f"{node.name} is {node.state}{f' ({node.reason})' if node.reason else ''}" for node in out[:4])
+    why = "; ".join(node.told for node in out[:4])
     more = f" and {len(out) - 4} more" if len(out) > 4 else ""
     return compress(node.name for node in out), (
         f"it wants {spec.nodes} nodes, and {len(fit) - len(out)} of the {len(fit)} that fit take jobs: {why}{more}"
@@ -241,9 +241,8 @@ def _named_nodes(spec: JobSpec, name: str, pool: dict[str, NodeRow]) -> list[str
     for host in expand(spec.hosts):
         if host not in pool:
             problems.append(f"node {host!r} is not in partition {name!r}")
-        elif not pool[host].usable:
-            why = f": {pool[host].reason}" if pool[host].reason else ""
-            problems.append(f"node {host!r} was asked for and is {pool[host].state}{why}")
+        elif pool[host].out:
+            problems.append(f"{pool[host].told}, and was asked for by name")
     return problems
 
 

@@ -249,7 +249,7 @@ class SlurmScheduler:
         started = folder / "started.json"
         written = self._connection.read_many([started]).get(started)
         if written is not None:
-            return str(json.loads(written)["id"]).split("_")[0]
+            return _word_in(started, written, "id").split("_")[0]
         for job in self.tagged():
             if job.tag == tag:
                 return job.id.split("_")[0]
@@ -283,9 +283,7 @@ class SlurmScheduler:
 
     def bad_nodes(self, status: JobStatus) -> str:
         """Hostlist: which of the nodes that a job had are not usable now."""
-        with self._lock:
-            self._inventory = None
-        nodes, _ = self.inventory()
+        nodes, _ = self.inventory(0)
         unusable = {node.name for node in nodes if not node.usable}
         return compress(host for host in expand(status.nodes) if host in unusable)
 
@@ -299,7 +297,7 @@ class SlurmScheduler:
         out = {node.name: node for node in nodes if node.name in had and not node.usable}
         if not out:
             return status
-        named = "; ".join(f"{n.name} is {n.state}{f' ({n.reason})' if n.reason else ''}" for n in out.values())
+        named = "; ".join(node.told for node in out.values())
         return status.model_copy(update={"reason": f"{status.reason}: {named}", "cause": EndCause.NODE})
 
     def _never_began(self, t: _Tracked, element: str, status: JobStatus) -> bool:
@@ -519,11 +517,11 @@ class SlurmScheduler:
 
     def reap(self, folder: Path) -> bool:
         """End the job of a folder that another, dead process submitted. True when nothing of it runs any more."""
-        names = [folder / "submission.json", folder / "job.json"]
-        found = self._connection.read_many(names)
-        if names[0] not in found:
+        intent = folder / "submission.json"
+        written = self._connection.read_many([intent]).get(intent)
+        if written is None:
             return True  # never submitted
-        tag = json.loads(found[names[0]])["tag"]
+        tag = _word_in(intent, written, "tag")
         mine = [job.id for job in self.tagged() if job.tag == tag]
         if not mine:
             return True
@@ -570,6 +568,17 @@ def _active(row: QueueRow | None) -> bool:
 
 def _json(content: Any) -> bytes:
     return (json.dumps(content, indent=1, allow_nan=False) + "\n").encode()
+
+
+def _word_in(path: Path, content: bytes, key: str) -> str:
+    """A text in one of a job's small files. Raises SchedulerError where it is not there."""
+    try:
+        value = json.loads(content)[key]
+    except (ValueError, KeyError, TypeError):
+        value = None
+    if not isinstance(value, str):
+        raise SchedulerError(f"{path} does not say its {key}: it is damaged", next_action="see `squeue --me`")
+    return value
 
 
 def _tag(spec: JobSpec) -> str:
