@@ -141,7 +141,7 @@ def munge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_every_rank_decodes_rank_0_and_the_head_and_rank_0_all_others(munge: Path) -> None:
     said: dict[int, dict[str, Any]] = {}
     threads = [
-        threading.Thread(target=lambda r=rank: said.update({r.rank: slurm_node.exchange(r)}))  # type: ignore[misc]
+        threading.Thread(target=lambda r=rank: said.update({r.rank: slurm_node.exchange(r, [])}))  # type: ignore[misc]
         for rank in ranks(munge, 3, 20)
     ]
     for thread in threads:
@@ -163,9 +163,26 @@ def test_every_rank_decodes_rank_0_and_the_head_and_rank_0_all_others(munge: Pat
     assert not list(munge.glob(".listing*"))
 
 
+@pytest.mark.parametrize(
+    ("row", "found"),
+    [
+        ("AuthInfo                = socket=/run/munge/slurm.socket,cred_expire=5", "/run/munge/slurm.socket"),
+        ("AuthInfo                = cred_expire=5,socket=/x", "/x"),
+        ("AuthInfo                = (null)", ""),
+        ("AuthAltParameters       = socket=/other", ""),
+    ],
+)
+def test_munge_is_asked_where_slurm_asks_it(row: str, found: str, munge: Path) -> None:
+    assert slurm_site.munge_socket(["AuthAltTypes            = (null)", row]) == found
+    said = slurm_node.exchange(ranks(munge, 1, 0.2)[0], [row])
+    wanted = [f"--socket={found}"] if found else []
+    for answer in (*said["made"].values(), said["head"]):
+        assert [word for word in answer["argv"] if word.startswith("--socket")] == wanted
+
+
 def test_a_credential_that_does_not_come_is_none_and_nobody_waits_for_ever(munge: Path) -> None:
     (munge / "head.json").unlink()
-    said = slurm_node.exchange(ranks(munge, 2, 0.2)[0])
+    said = slurm_node.exchange(ranks(munge, 2, 0.2)[0], [])
     assert said["head"] is None
     assert said["others"] == {"1": None}
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from surefoot.files import write_atomic
-from surefoot.node.runner import ask
-from surefoot.node.slurm_site import configuration, decode, encode
+from surefoot.node.runner import answer, ask
+from surefoot.node.slurm_site import configuration, decode, encode, munge_socket
 
 
 def left_credential(folder: Path, name: str) -> str:
@@ -37,17 +37,17 @@ def look(asked: dict[str, Any]) -> dict[str, Any]:
     said: dict[str, Any] = {"nonce": asked["nonce"], "host": socket.gethostname(), "answers": answers}
     if "leave" in asked:
         said["configuration"] = configuration(answers["config"]["stdout"])
-        said["munge"] = encode(asked["nonce"])
+        said["munge"] = encode(asked["nonce"], munge_socket(answers["config"]["stdout"]))
         credential = "".join(said["munge"]["stdout"])
         files = said["configuration"]["files"]
         write_atomic(Path(asked["leave"]), json.dumps({"files": files, "credential": credential}))
     if "decode" in asked:
-        folder = Path(asked["decode"])
+        folder, socket_file = Path(asked["decode"]), munge_socket(answer(["scontrol", "show", "config"])["stdout"])
         left = {str(rank): left_credential(folder, f"munge-{rank}-head") for rank in range(asked["ranks"])}
         with contextlib.suppress(OSError):
             Path(asked["remove"]).unlink()
             Path(asked["remove"]).parent.rmdir()
-        said["decoded"] = {rank: decode(text) if text else None for rank, text in left.items()}
+        said["decoded"] = {rank: decode(text, socket_file) if text else None for rank, text in left.items()}
     said["clock"] = time.time()
     return said
 

@@ -18,7 +18,7 @@ from surefoot.files import write_atomic
 from surefoot.node.rank import Rank
 from surefoot.node.runner import answer
 from surefoot.node.slurm_head import left_credential
-from surefoot.node.slurm_site import configuration, decode, differing, encode
+from surefoot.node.slurm_site import configuration, decode, differing, encode, munge_socket
 
 
 def wait_for(folder: Path, names: list[str], wait_s: float) -> dict[str, str]:
@@ -42,11 +42,11 @@ def wait_for(folder: Path, names: list[str], wait_s: float) -> dict[str, str]:
         pause = min(pause * 1.5, 2.0)
 
 
-def exchange(rank: Rank) -> dict[str, Any]:
+def exchange(rank: Rank, config: list[str]) -> dict[str, Any]:
     """Credentials made and decoded: of the head, of rank 0, and by rank 0 of all others. None: it never came."""
-    nonce, wait_s = os.environ["SUREFOOT_NONCE"], rank.request["wait_s"]
+    nonce, wait_s, at = os.environ["SUREFOOT_NONCE"], rank.request["wait_s"], munge_socket(config)
     targets = ["head", "all" if rank.rank == 0 else "first"]
-    made = {target: encode(f"{nonce} {rank.rank}") for target in targets}
+    made = {target: encode(f"{nonce} {rank.rank}", at) for target in targets}
     for target, said in made.items():
         if said["exit_code"] == 0:
             write_atomic(rank.folder / f"munge-{rank.rank}-{target}", "".join(said["stdout"]) + "\n")
@@ -58,8 +58,8 @@ def exchange(rank: Rank) -> dict[str, Any]:
     head = left_by_head(rank).get("credential", "")
     return {
         "made": made,
-        "head": decode(head) if head else None,
-        "others": {other: decode(came[file]) if file in came else None for other, file in files.items()},
+        "head": decode(head, at) if head else None,
+        "others": {other: decode(came[file], at) if file in came else None for other, file in files.items()},
     }
 
 
@@ -110,7 +110,7 @@ def main() -> None:
             "node": os.environ.get("SLURMD_NODENAME", ""),
             "config": {**config, "stdout": config["stdout"][:1]},  # its first line is the controller's clock
             "configuration": compared(rank, config["stdout"]),
-            "munge": exchange(rank),
+            "munge": exchange(rank, config["stdout"]),
             "left_behind": left_behind(rank.request["jobs"], os.environ["SUREFOOT_NONCE"]),
         }
     )

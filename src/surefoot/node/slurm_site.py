@@ -108,11 +108,24 @@ def differing(ours: list[str], theirs: list[str]) -> list[str]:
     return [row for row in rows if not row.startswith(("---", "+++", "@@"))][:MOST_LINES]
 
 
-def encode(text: str) -> dict[str, Any]:
+def munge_socket(config: list[str]) -> str:
+    """Where Slurm's munge listens, from ``scontrol show config`` (``AuthInfo = socket=…``); empty: munge's own place."""
+    for row in config:
+        match = re.match(r"AuthInfo\s*=.*?\bsocket=([^\s,;]+)", row)
+        if match:
+            return match.group(1)
+    return ""
+
+
+def _by_socket(socket: str) -> list[str]:
+    return [f"--socket={socket}"] if socket else []
+
+
+def encode(text: str, socket: str) -> dict[str, Any]:
     """A munge credential with `text` in it, which only this user may decode."""
-    return answer(["munge", f"--restrict-uid={os.getuid()}"], stdin=text)
+    return answer(["munge", f"--restrict-uid={os.getuid()}", *_by_socket(socket)], stdin=text)
 
 
-def decode(credential: str) -> dict[str, Any]:
+def decode(credential: str, socket: str) -> dict[str, Any]:
     """What unmunge says of a credential."""
-    return answer(["unmunge"], stdin=credential)
+    return answer(["unmunge", *_by_socket(socket)], stdin=credential)
