@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 import time
@@ -307,6 +308,21 @@ def test_many_threads_share_one_link(there: SshConnection) -> None:
     for thread in work:
         thread.join()
     assert sorted(code for code in codes if code is not None) == list(range(12))
+
+
+def test_a_master_that_hangs_is_given_up_and_its_socket_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = SshConnection("nowhere.invalid")
+
+    def hang(_what: str) -> None:
+        raise subprocess.TimeoutExpired("ssh", 15)
+
+    monkeypatch.setattr(connection, "_tell_master", hang)
+    try:
+        connection._socket.touch()
+        connection._forget_dead_master()
+        assert not connection._socket.exists()
+    finally:
+        connection.close()
 
 
 def test_closing_leaves_no_master_behind(server: sshd.Sshd) -> None:

@@ -308,8 +308,11 @@ class SshConnection:
     def _forget_dead_master(self) -> None:
         """Remove the socket of a master that no longer answers, so that the next try makes a new one."""
         with self._lock:
-            alive = self._tell_master("check")
-            if alive.returncode != 0:
+            try:
+                alive = self._tell_master("check").returncode == 0
+            except (OSError, subprocess.TimeoutExpired):  # stopped, or hung
+                alive = False
+            if not alive:
                 self._socket.unlink(missing_ok=True)
 
     def _tell_master(self, what: str) -> subprocess.CompletedProcess[bytes]:
@@ -355,7 +358,10 @@ class SshConnection:
             raise self._refused(f"write {', '.join(str(path) for path in files)}", result)
 
     def exists(self, path: Path) -> bool:
-        return self._sh('[ -e "$1" ]', [str(path)], repeatable=True).exit_code == 0
+        result = self._sh('[ -e "$1" ]', [str(path)], repeatable=True)
+        if result.exit_code not in (0, 1):
+            raise self._refused(f"look for {path}", result)
+        return result.exit_code == 0
 
     def put_tree(self, files: Mapping[str, Path | bytes], destination: Path) -> bool:
         temporary = trees.beside(destination)
