@@ -134,6 +134,15 @@ def test_a_controller_with_another_slurm_conf_fails(good: View) -> None:
     assert failed(RUNG, edited(good, HEAD, other)) == {f"{SITE}config"}
 
 
+def test_a_controller_that_does_not_say_whether_its_slurm_conf_is_this_one_proves_nothing(good: View) -> None:
+    def silent(document: Any) -> None:
+        rows = document["answers"]["config"]["stdout"]
+        rows[:] = [row for row in rows if not row.startswith("HASH_VAL")]
+
+    broken = edited(good, HEAD, silent)
+    assert check(broken, f"{SITE}config").status is Status.INCONCLUSIVE
+
+
 def test_a_node_that_was_drained_meanwhile_is_told_with_slurms_reason(good: View) -> None:
     def drain(document: Any) -> None:
         rows = document["answers"]["nodes"]["stdout"]

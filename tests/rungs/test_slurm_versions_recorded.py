@@ -13,7 +13,7 @@ from slurm_views import GOLDEN, answered, document, runner_document, scheduler_v
 from surefoot.rungs.runner import RUNG as RUNNER
 from surefoot.rungs.runner import STDOUT
 from surefoot.rungs.scheduler_smoke import RUNG as SCHEDULER
-from surefoot.rungs.slurm_view import Answer, Node, config_of, controllers_up, nodes_of_answer
+from surefoot.rungs.slurm_view import Answer, Node, config_of, controllers_clock, controllers_up, nodes_of_answer
 
 RECORDED = sorted(path.parent for path in GOLDEN.parent.glob("*/scheduler-head.json") if path.parent != GOLDEN)
 
@@ -78,6 +78,7 @@ def test_the_controller_and_its_configuration_are_read(golden: Path) -> None:
     assert (config["SLURM_VERSION"], config["ClusterName"], config["HASH_VAL"]) == (golden.name, "lab", "Match")
     assert config.accounting
     assert config.munge
-    assert config.as_of is not None
+    assert controllers_clock(answer(golden, "config")) is not None
+    assert controllers_clock(answer(golden, "config-away")) is None
     assert controllers_up(answer(golden, "ping")) == (["Slurmctld(primary) at head is UP"], [])
     assert controllers_up(answer(golden, "ping-away")) == ([], ["Slurmctld(primary) at head is DOWN"])

@@ -13,7 +13,7 @@ from surefoot.rungs.base import View
 from surefoot.rungs.judging import Said, decide, shorten, unproved
 from surefoot.rungs.scheduler_slurm import DECODED, HEAD, ConfigurationFile, NodeSaid, SlurmFacts
 from surefoot.rungs.slurm_nodes import fit_check, gpu_check
-from surefoot.rungs.slurm_view import Answer, line_of
+from surefoot.rungs.slurm_view import Answer, controllers_clock, line_of
 from surefoot.scheduler.slurm.hostlist import expand
 
 CLOCK_S = 5.0
@@ -22,7 +22,6 @@ ANSWER_S = 10.0
 """An answer that took longer says too little about the clock."""
 PER_NODE = ("gres.conf", "cgroup.conf")
 """Files that may differ between kinds of nodes, and hold for like ones: a group's nodes are compared with each other."""
-_AS_OF = re.compile(r"^Configuration data as of (\d+)$")
 _TIME = re.compile(r"^(ENCODE|DECODE)_TIME:.*\((\d+)\)\s*$")
 
 
@@ -53,15 +52,14 @@ def _config(facts: SlurmFacts, view: View) -> Check:
         "controller": ", ".join(config.controllers), "ProctrackType": config["ProctrackType"],
         "SelectType": config["SelectType"], "TaskPlugin": config["TaskPlugin"], "AuthType": config["AuthType"],
     }  # fmt: skip
-    differs = same.startswith("Different")
-    return decide(
+    told = f"HASH_VAL = {same or 'none: Slurm does not say'}"
+    return _conclude(
         "scheduler.slurm.config",
         "the controller runs with the slurm.conf that the login host has",
-        not differs,
+        [told] if same.startswith("Different") else [],
+        [told] if not same.startswith(("Different", "Match")) else [],
+        ", ".join(f"{name} {value or 'none'}" for name, value in words.items()),
         expected="HASH_VAL = Match",
-        actual=f"HASH_VAL = {same}"
-        if differs
-        else ", ".join(f"{name} {value or 'none'}" for name, value in words.items()),
         evidence=(line_of(view, HEAD, "ClusterName "), line_of(view, HEAD, "HASH_VAL" if same else "SLURM_VERSION")),
         next_action="copy slurm.conf from the controller, or run `scontrol reconfigure` where the new one is wanted",
     )
@@ -217,7 +215,10 @@ def _pair(encoder: str, decoder: str, answer: Answer | None, payload: str) -> _T
 
 
 def _munge(facts: SlurmFacts, view: View) -> Check:
-    identifier, claim = "scheduler.slurm.munge", "every node and the head decode each other's munge credentials"
+    identifier, claim = (
+        "scheduler.slurm.munge",
+        "every node and the head decode each other's munge credentials, or the site does without munge",
+    )
     head = facts.head.munge
     if not facts.config.munge:
         words = f"this site does without munge: AuthType = {facts.config['AuthType']}"
@@ -295,9 +296,8 @@ def _clocks(facts: SlurmFacts, view: View) -> Check:
 
 def _offset_s(answer: Answer) -> float | None:
     """Seconds that a host is ahead of the controller, as little as the answer allows; None: not known."""
-    match = _AS_OF.match(answer.stdout[0]) if answer.well and answer.stdout else None
-    if match is None or not 0 <= answer.ended_at - answer.started_at <= ANSWER_S:
+    told = controllers_clock(answer)
+    if told is None or not 0 <= answer.ended_at - answer.started_at <= ANSWER_S:
         return None
-    told = float(match.group(1))
     least, most = answer.started_at - (told + 1), answer.ended_at - told
     return least if least > 0 else min(most, 0.0)

@@ -77,8 +77,6 @@ class Config:
     """``scontrol show config``."""
 
     values: Mapping[str, str]
-    as_of: float | None
-    """The controller's clock when it answered, Unix time in whole seconds; None where it printed another format."""
 
     def __getitem__(self, name: str) -> str:
         """A value; empty where Slurm has none."""
@@ -105,20 +103,25 @@ def config_of(answer: Answer, *, file: str) -> Config:
     if not answer.well:
         raise EvidenceError(f"scontrol show config: {answer.said}", file=file)
     values: dict[str, str] = {}
-    as_of: float | None = None
     for row in answer.stdout:
         match = _SETTING.match(row)
-        head = _AS_OF.match(row)
-        if head:
-            as_of = float(head.group(1))
-        elif match:
+        if match:
             values.setdefault(match.group(1), match.group(2))
         elif row.strip() and not _prose(row):
             raise EvidenceError("scontrol show config: neither a setting nor a heading", file=file, text=row)
     missing = [name for name in _TEMPLATE_NEED if name not in values]
     if missing:
         raise EvidenceError(f"scontrol show config: no {', '.join(missing)}: the output is not whole", file=file)
-    return Config(values, as_of)
+    return Config(values)
+
+
+def controllers_clock(answer: Answer) -> float | None:
+    """What the controller's clock said when it gave its configuration: Unix time in whole seconds.
+
+    None where it did not answer, or printed another format.
+    """
+    match = _AS_OF.match(answer.stdout[0]) if answer.well and answer.stdout else None
+    return float(match.group(1)) if match else None
 
 
 def _prose(row: str) -> bool:
