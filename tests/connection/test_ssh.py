@@ -297,6 +297,13 @@ def test_writing_replaces_a_file_at_once_and_makes_its_folder(shared: SshConnect
         shared.write({path / "below": b""})
 
 
+def test_more_files_than_a_command_line_holds_are_written(shared: SshConnection, tmp_path: Path) -> None:
+    folder = tmp_path / ("long" * 40)
+    files = {folder / f"{number}.json": f"{number}".encode() for number in range(300)}
+    shared.write(files)
+    assert shared.read_many(files) == files
+
+
 def test_many_threads_share_one_link(there: SshConnection) -> None:
     codes: list[int | None] = []
     work = [

@@ -31,6 +31,8 @@ _HURRIED_S = 20.0
 _PERSIST_S = 20
 """The shared connection ends by itself after so long without a command: a killed process leaves none behind.
 Longer than any pause between two questions of a climb."""
+_MOST_WRITTEN = 60
+"""Files in one command: three words of it each, two of them paths."""
 _EXISTS = 17
 _HIGHEST_SIGNAL = 64
 T = TypeVar("T")
@@ -350,12 +352,15 @@ class SshConnection:
         return found
 
     def write(self, files: Mapping[Path, bytes]) -> None:
-        arguments = [
-            word for path, data in files.items() for word in (str(path), str(trees.beside(path)), str(len(data)))
-        ]
-        result = self._sh(_WRITE, arguments, stdin=b"".join(files.values()), repeatable=True)
-        if result.exit_code != 0:
-            raise self._refused(f"write {', '.join(str(path) for path in files)}", result)
+        wanted = list(files.items())
+        for begin in range(0, len(wanted), _MOST_WRITTEN):  # a command line has an end
+            part = wanted[begin : begin + _MOST_WRITTEN]
+            words = [word for path, data in part for word in (str(path), str(trees.beside(path)), str(len(data)))]
+            result = self._sh(_WRITE, words, stdin=b"".join(data for _, data in part), repeatable=True)
+            if result.exit_code != 0:
+                named = ", ".join(str(path) for path, _ in part[:4])
+                more = f" and {len(part) - 4} more" if len(part) > 4 else ""
+                raise self._refused(f"write {named}{more}", result)
 
     def exists(self, path: Path) -> bool:
         result = self._sh('[ -e "$1" ]', [str(path)], repeatable=True)
