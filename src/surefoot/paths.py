@@ -134,6 +134,11 @@ class RunPaths:
     def rung(self, rung: str) -> RungPaths:
         return RungPaths(self.folder / "rungs" / rung)
 
+    def rungs(self) -> list[RungPaths]:
+        """Of the rungs that have left something."""
+        folder = self.folder / "rungs"
+        return [RungPaths(path) for path in sorted(folder.iterdir()) if path.is_dir()] if folder.is_dir() else []
+
 
 @dataclass(frozen=True)
 class RungPaths:

@@ -6,7 +6,7 @@ The other machine is a folder of this one here (tests/cluster has real ones, ove
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -96,11 +96,8 @@ def test_an_attempt_of_the_same_name_from_another_machine_is_not_written_over(tm
 def test_a_copy_that_cannot_be_written_is_told_once_and_the_climb_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> None:
-        raise StorageError("cannot write: No space left on device")
-
     session = new(tmp_path)
-    monkeypatch.setattr(Away, "write", full)
+    monkeypatch.setattr(Away, "write", _refuse)
     events: list[Event] = []
     results = climb(session, toys(), emit=events.append)
     assert statuses(results) == dict.fromkeys(NAMES, Status.PASSED)
@@ -108,6 +105,61 @@ def test_a_copy_that_cannot_be_written_is_told_once_and_the_climb_goes_on(
     assert [text for text in told if "not complete" in text] == told
     assert len(told) == 1
     assert "No space left" in told[0]
+
+
+def test_a_copy_that_could_not_be_written_for_a_while_is_whole_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, writes, tries = new(tmp_path), Away.write, list[int]()
+
+    def full_at_first(self: Away, files: Mapping[Path, bytes]) -> None:
+        tries.append(len(files))
+        if len(tries) == 1:
+            raise StorageError("cannot write: No space left on device")
+        writes(self, files)
+
+    monkeypatch.setattr(Away, "write", full_at_first)
+    events: list[Event] = []
+    climb(session, toys(), emit=events.append)
+    assert len(tries) == 2, "a link that has just failed is not tried at every file"
+    assert whole(tmp_path / "home/runs/r1") == whole(tmp_path / "shared/runs/r1")
+    told = [event.text for event in events if isinstance(event, Note) and event.text.startswith("the copy of this run")]
+    assert ["is not complete: cannot write" in text for text in told] == [True, False]
+    assert told[1].endswith("is complete again")
+
+
+def test_what_an_earlier_climb_could_not_send_is_sent_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = new(tmp_path)
+    with monkeypatch.context() as broken:
+        broken.setattr(Away, "write", _refuse)
+        climb(session, toys())
+    there = tmp_path / "shared/runs/r1"
+    assert not (there / "run.json").exists()
+    climb(resume(RootPaths(tmp_path / "home").run("r1"), Chosen()), toys())
+    assert whole(tmp_path / "home/runs/r1") == whole(there)
+
+
+def test_a_run_of_another_machine_is_not_written_over_where_it_could_not_be_seen_at_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    climb(new(tmp_path), toys(), frozenset({"runner"}))
+    before, reads, tries = whole(tmp_path / "shared/runs/r1"), Away.read_many, list[object]()
+
+    def away_at_first(self: Away, paths: Iterable[Path]) -> dict[Path, bytes]:
+        tries.append(paths)
+        if len(tries) == 1:
+            raise StorageError("no answer")
+        return reads(self, paths)
+
+    monkeypatch.setattr(Away, "read_many", away_at_first)
+    climb(new(tmp_path, home="elsewhere"), toys(), frozenset({"runner"}))
+    assert whole(tmp_path / "shared/runs/r1") == before
+
+
+def _refuse(*_: object) -> None:
+    raise StorageError("cannot write: No space left on device")
 
 
 def test_what_an_interrupted_job_left_comes_home(tmp_path: Path) -> None:

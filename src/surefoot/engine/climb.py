@@ -81,6 +81,7 @@ class Climb:
                 for thread in running.values():
                     thread.join()
             watch.close()
+            mirror.close()
             self._close()
         return {name: self.results[name] for name in self.manifest.inputs.ladder.names if name in self.results}
 
