@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from surefoot.errors import MachineryError, RequestError
 from surefoot.lab import configuration, scripts
-from surefoot.lab.base_root import PACKAGES, SUITES, base_key, build_command, disable, packages, version
+from surefoot.lab.base_root import PACKAGES, SUITES, base_key, build_command, disable, dlsym_library, packages, version
 from surefoot.lab.faults import FAULTS, chosen
 from surefoot.lab.host_files import HostFile, Identity, Secrets, host_files, services
 from surefoot.lab.machine import PACKAGES as PACKAGES_OF_THE_MACHINE
@@ -254,6 +254,16 @@ def test_the_version_of_a_package_is_what_dpkg_has(tmp_path: Path, written: str,
     assert version(tmp_path, "slurmctld") == release
     with pytest.raises(MachineryError, match="no package slurmd"):
         version(tmp_path, "slurmd")
+
+
+@pytest.mark.parametrize(("libc", "linked"), [("2.31-13+deb11u11", True), ("2.36-9", False), ("2.43-7", False)])
+def test_the_library_behind_clock_off_is_linked_with_what_holds_dlsym(tmp_path: Path, libc: str, linked: bool) -> None:
+    for folder in ("var/lib/dpkg", "usr/lib/x86_64-linux-gnu"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "lib").symlink_to("usr/lib")
+    (tmp_path / "usr/lib/x86_64-linux-gnu/libdl.so.2").touch()
+    (tmp_path / "var/lib/dpkg/status").write_text(f"Package: libc6\nVersion: {libc}\n")
+    assert dlsym_library(tmp_path) == (["/lib/x86_64-linux-gnu/libdl.so.2"] if linked else [])
 
 
 def test_what_a_host_is_not_to_start_is_disabled_also_where_this_machine_has_no_such_unit(tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ def _settle(root: Path) -> None:
     (root / "etc/munge/munge.key").unlink(missing_ok=True)
     shutil.copyfile(_CLOCK_SOURCE, root / "usr/local/src/lab-clock.c")
     compiler = ["tcc", "-shared", "-nostdlib", "-o", CLOCK_LIBRARY, "/usr/local/src/lab-clock.c"]
-    run(["chroot", str(root), *compiler])
+    run(["chroot", str(root), *compiler, *dlsym_library(root)])
     _write(
         root / "etc/systemd/journald.conf.d/lab.conf",
         "[Journal]\nStorage=volatile\nRuntimeMaxUse=16M\nRateLimitBurst=0\n",
@@ -162,6 +162,13 @@ def _settle(root: Path) -> None:
         "UseDNS no\nPasswordAuthentication no\nPermitRootLogin prohibit-password\nMaxStartups 200\nMaxSessions 200\n",
     )
     _write(root / "etc/systemd/system.conf.d/lab.conf", "[Manager]\nDefaultTimeoutStopSec=10s\nShowStatus=no\n")
+
+
+def dlsym_library(root: Path) -> list[str]:
+    """What a library that calls dlsym is linked with: in older versions of the C library it is not in libc itself."""
+    if version(root, "libc6") >= (2, 34):
+        return []
+    return [f"/{path.relative_to(root)}" for path in root.glob("lib/*/libdl.so.2")]
 
 
 def disable(system: Path) -> None:
