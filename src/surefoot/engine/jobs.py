@@ -201,7 +201,7 @@ def as_expected(job: Job, status: JobStatus) -> bool:
         return status.state is wanted.final_state
     if status.done is None or [rank.rank for rank in status.done.ranks] != list(range(job.spec.world_size)):
         return False
-    return all(r.exit_code == wanted.exit_code and r.signal == wanted.signal for r in status.done.ranks)
+    return all(wanted.fits(rank) for rank in status.done.ranks)
 
 
 class _Cancelling:

@@ -65,6 +65,10 @@ class ExpectedExit(Record):
             return self.state
         return JobState.COMPLETED if (self.exit_code, self.signal) == (0, None) else JobState.FAILED
 
+    def fits(self, rank: RankExit) -> bool:
+        """Whether a rank ended like this."""
+        return (rank.exit_code, rank.signal) == (self.exit_code, self.signal)
+
 
 class JobSpec(Record):
     """What is asked of a scheduler. Everything a rank needs travels in `request` and `env`."""

@@ -134,7 +134,7 @@ def _job(evidence: EvidenceSet, spec: JobSpec, claim: str) -> Check:
         return _incomplete(evidence, spec, claim, done, told)
     for host in sorted({rank.host for rank in done.ranks}):
         evidence.blob(f"raw/{spec.name}/{spec.name}-{done.id}-{host}.out")  # what it printed was kept
-    bad = [rank for rank in done.ranks if not _as_expected(rank, spec.expect)]
+    bad = [rank for rank in done.ranks if not spec.expect.fits(rank)]
     passed = not bad and done.state is spec.expect.final_state
     actual = _words(spec.expect) if passed else _unexpected(done, bad, told)
     refs = [evidence.ref(name, text=f"state {done.state}{', ' + done.reason if done.reason else ''}")]
@@ -219,7 +219,7 @@ def _array(evidence: EvidenceSet, spec: JobSpec, claim: str) -> Check:
         if [rank.rank for rank in done.ranks] != list(range(spec.world_size)):
             raise EvidenceError(f"lists ranks {[rank.rank for rank in done.ranks]}", file=name)
         refs.append(evidence.ref(name, text=f"element {element}: {done.state}"))
-        ranks = [rank for rank in done.ranks if not _as_expected(rank, spec.expect)]
+        ranks = [rank for rank in done.ranks if not spec.expect.fits(rank)]
         if ranks or done.state is not spec.expect.final_state:
             bad.append(f"element {element}: {_unexpected(done, ranks, None)}")
     return Check(
@@ -328,18 +328,15 @@ _CAUSE_ACTION: dict[EndCause | None, str] = {
 def _not_passed(done: JobDone, codes: set[int | None], told: JobStatus | None) -> Status:
     """What a job that did not end as it should shows.
 
-    What the scheduler says of the cause, where it says more than the exit codes. Nothing, when somebody cancelled it or when its ranks say that what they were asked cannot be
-    done (exit 3). That the machinery broke, when they say that (exit 4). Else it failed.
+    What the scheduler says of the cause, where it says more than the exit codes. Nothing, when somebody
+    cancelled it or when its ranks say that what they were asked cannot be done (exit 3). That the
+    machinery broke, when they say that (exit 4). Else it failed.
     """
     if told is not None and (shown := _by_cause(told.cause)) is not None:
         return shown
     if done.state is JobState.CANCELLED or codes == {int(ExitCode.REQUEST)}:
         return Status.INCONCLUSIVE
     return Status.ERROR if codes == {int(ExitCode.MACHINERY)} else Status.FAILED
-
-
-def _as_expected(rank: RankExit, wanted: ExpectedExit) -> bool:
-    return rank.exit_code == wanted.exit_code and rank.signal == wanted.signal
 
 
 def _words(ending: ExpectedExit | RankExit) -> str:
