@@ -60,6 +60,14 @@ def judge_links(links: tuple[LinkFigure, ...], view: View) -> list[Check]:
             "collectives.links", claim, evidence=references, actual="not measured", next_action=action
         )
         return [not_measured]
+    hosts = sorted({link.target for link in links})
+    if len(hosts) < FEWEST_NODES:
+        alike = unproved(
+            "collectives.links", claim, evidence=references, expected=f"{FEWEST_NODES} hosts or more",
+            actual=f"measured between hosts that call themselves {', '.join(hosts)}: too few to compare",
+            next_action="give each node a name of its own (`hostname`)",
+        )  # fmt: skip
+        return [alike]
     bad, node = slow(links, share)
     words = shorten([str(link) for link in bad])
     return [
