@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Self
 
 from surefoot.connection.base import Connection
 from surefoot.engine.claims import Owner
 from surefoot.engine.connect import connect
-from surefoot.engine.resolve import resolve_cluster
+from surefoot.engine.resolve import home_of, resolve_cluster
 from surefoot.engine.store import load_manifest, read_record
 from surefoot.errors import EvidenceError
 from surefoot.model.cluster import Cluster
 from surefoot.model.listed import TaggedJob
-from surefoot.paths import DEFAULT_ROOT, RootPaths, RunPaths, usable_root
+from surefoot.paths import RootPaths, RunPaths
 from surefoot.scheduler.base import Scheduler
 
 PATIENCE_S = 120.0
@@ -117,9 +116,7 @@ def climber_of(job: TaggedJob, home: RootPaths) -> tuple[Climber, str]:
 def jobs_of(cluster: Cluster, root: str | None, *, take_over: bool = False) -> Jobs:
     """The jobs of a declared cluster. Raises RequestError for one that cannot be reached."""
     resolved = resolve_cluster(cluster, root=root)
-    local = resolved.connection.kind == "local"
-    home = RootPaths(Path(resolved.root)) if local else RootPaths(usable_root(root or DEFAULT_ROOT))
-    return _made(resolved, home, take_over)
+    return _made(resolved, home_of(resolved, root), take_over)
 
 
 def jobs_of_run(paths: RunPaths, *, take_over: bool = False) -> Jobs:

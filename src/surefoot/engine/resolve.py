@@ -16,7 +16,7 @@ from surefoot.model.policy import Policy
 from surefoot.model.recipe import Recipe
 from surefoot.model.run import RunInputs
 from surefoot.node.pci import DEVICES, gpus_on_bus
-from surefoot.paths import usable_root
+from surefoot.paths import DEFAULT_ROOT, RootPaths, usable_root
 
 DRIVER = Path("/proc/driver/nvidia/gpus")
 """One folder for each GPU, while NVIDIA's driver is loaded."""
@@ -101,6 +101,12 @@ def resolve_cluster(cluster: Cluster, *, root: str | None) -> Cluster:
             "node_groups": tuple(groups),
         }
     )
+
+
+def home_of(cluster: Cluster, root: str | None) -> RootPaths:
+    """Where this machine keeps the runs of a resolved cluster: its root, or over ssh a folder of its own (`root`)."""
+    local = cluster.connection.kind == "local"
+    return RootPaths(Path(cluster.root) if local else usable_root(root or DEFAULT_ROOT))
 
 
 def resolve(cluster: Cluster, ladder: Ladder, recipe: Recipe, policy: Policy) -> tuple[RunInputs, Package]:

@@ -14,7 +14,7 @@ from surefoot.engine.connect import connect, refuse_unsupported
 from surefoot.engine.inputs import differences
 from surefoot.engine.package import Package
 from surefoot.engine.planning import Planner
-from surefoot.engine.resolve import refuse_missing_sources, resolve, resolve_cluster
+from surefoot.engine.resolve import home_of, refuse_missing_sources, resolve, resolve_cluster
 from surefoot.engine.store import create_run, load_manifest, new_run_id, save_inputs
 from surefoot.errors import EvidenceError, RequestError
 from surefoot.model.base import Record
@@ -24,7 +24,7 @@ from surefoot.model.ladder import AnyRung, Ladder
 from surefoot.model.policy import Policy
 from surefoot.model.recipe import Recipe
 from surefoot.model.run import Plan, RunManifest
-from surefoot.paths import DEFAULT_ROOT, RootPaths, RunPaths, usable_root
+from surefoot.paths import RootPaths, RunPaths
 from surefoot.rungs.base import Rung
 
 
@@ -111,8 +111,7 @@ def start(chosen: Chosen, command: tuple[str, ...], *, run_id: str | None = None
     if cluster.connection.kind == "local":
         refuse_missing_sources(chosen.recipe)
     inputs, package = resolve(cluster, chosen.ladder, chosen.recipe, chosen.policy)
-    root = RootPaths(Path(cluster.root))
-    home = root if cluster.connection.kind == "local" else RootPaths(usable_root(chosen.root or DEFAULT_ROOT))
+    root, home = RootPaths(Path(cluster.root)), home_of(cluster, chosen.root)
     identifier = new_run_id() if run_id is None else run_id
     if record:
         manifest = create_run(home, identifier, inputs, chosen.sources, command)
