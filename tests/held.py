@@ -27,7 +27,7 @@ FOLDER = "SUREFOOT_TEST_FOLDER"
 RECORDS = Path("/var/tmp/surefoot-tests")  # noqa: S108 - kept over a restart, as what a lab left is
 
 
-_GUARD = "import sys, pathlib, held; sys.stdin.read(); held.sweep(pathlib.Path(sys.argv[1]))"
+_GUARD = "import sys, pathlib, held; sys.stdin.read(); held.guard(pathlib.Path(sys.argv[1]))"
 """Reads until the other end of its pipe is gone, which is when the session is."""
 
 
@@ -44,7 +44,7 @@ class Held:
         fcntl.flock(self._handle, fcntl.LOCK_EX)
         draft.rename(self.path)
         self._guard = subprocess.Popen(
-            [sys.executable, "-c", _GUARD, str(records)], stdin=subprocess.PIPE, start_new_session=True,
+            [sys.executable, "-c", _GUARD, str(self.path)], stdin=subprocess.PIPE, start_new_session=True,
             env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
         )  # fmt: skip
 
@@ -68,6 +68,14 @@ class Held:
         self.path.unlink()
         os.close(self._handle)
         self._guard.communicate()
+
+
+def guard(record: Path, wait_s: float = 60) -> None:
+    """Sweep until this record is gone. A process that ends lets go of its pipe and its lock one after the other."""
+    deadline = time.monotonic() + wait_s
+    while record.exists() and time.monotonic() < deadline:
+        sweep(record.parent)
+        time.sleep(0.1)
 
 
 def sweep(records: Path = RECORDS) -> list[str]:

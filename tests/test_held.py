@@ -59,7 +59,7 @@ def eventually(holds: Callable[[], bool]) -> None:
 def guard_of(session: subprocess.Popen[str]) -> int:
     """Process id of the one that waits for the session's death."""
     children = Path(f"/proc/{session.pid}/task/{session.pid}/children").read_text().split()
-    (guard,) = [pid for pid in children if b"held.sweep" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    (guard,) = [pid for pid in children if b"held.guard" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     return int(guard)
 
 

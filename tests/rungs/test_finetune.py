@@ -253,10 +253,12 @@ def on_gpus(run: recorded.Recorded, *uuids: str, index: tuple[int, ...] = (0, 1)
     return edit_line(run, "train.jsonl", 1, "device", to="cuda")
 
 
-def test_ranks_on_gpus_of_their_own_pass_and_on_one_gpu_by_two_indices_fail(tmp_path: Path) -> None:
+def test_ranks_on_gpus_of_their_own_pass_and_two_ranks_on_one_gpu_fail(tmp_path: Path) -> None:
     assert on_gpus(trained_run.trained(tmp_path / "a"), "GPU-a", "GPU-b").failed() == set()
     assert on_gpus(trained_run.trained(tmp_path / "b"), "GPU-a", "GPU-a").failed() == {"finetune.devices"}
-    assert on_gpus(trained_run.trained(tmp_path / "c"), "GPU-a", "GPU-b", index=(0, 0)).failed() == {"finetune.devices"}
+    # A site that binds each task to one GPU: both call theirs cuda:0, and their UUIDs tell them apart.
+    assert on_gpus(trained_run.trained(tmp_path / "c"), "GPU-a", "GPU-b", index=(0, 0)).failed() == set()
+    assert on_gpus(trained_run.trained(tmp_path / "d"), "GPU-a", "GPU-a", index=(0, 0)).failed() == {"finetune.devices"}
 
 
 def test_a_global_batch_that_the_ranks_cannot_share_is_refused_before_there_is_a_job(tmp_path: Path) -> None:
