@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from pydantic import Field
 
@@ -244,16 +245,30 @@ class Declared:
 
 
 def declared_nodes(cluster: Cluster, nodes: list[Node]) -> list[Declared]:
-    """Slurm's nodes by the cluster file's groups."""
+    """Slurm's nodes by the cluster file's groups. Groups that name no hosts share the others, each node once."""
     by_name = {node.name: node for node in nodes}
     named = {host for group in cluster.node_groups for host in expand(group.hosts)}
     pool = [node for node in nodes if node.name not in named and _in_partition(cluster, node)]
+    pool.sort(
+        key=lambda node: bool(node.trouble)
+    )  # those that take jobs first: what is missing shows in the last group
+    sharing = [group for group in cluster.node_groups if not group.hosts]
     found = []
     for group in cluster.node_groups:
         hosts = expand(group.hosts)
-        mine = [by_name[host] for host in hosts if host in by_name] if hosts else pool
+        if hosts:
+            mine = [by_name[host] for host in hosts if host in by_name]
+        else:
+            pool.sort(key=partial(_unlike, group))
+            mine, pool = (pool, []) if group is sharing[-1] else (pool[: group.count], pool[group.count :])
         found.append(Declared(group, mine, [host for host in hosts if host not in by_name]))
     return found
+
+
+def _unlike(group: NodeGroup, node: Node) -> tuple[bool, bool, int]:
+    """Sorts nodes that take jobs and have the group's GPUs first: what is missing shows in the last group."""
+    wanted = group.gpus_per_node if isinstance(group.gpus_per_node, int) else 0
+    return bool(node.trouble), node.gpus < wanted, abs(node.gpus - wanted)
 
 
 def _in_partition(cluster: Cluster, node: Node) -> bool:
