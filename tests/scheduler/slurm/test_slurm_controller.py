@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 from surefoot.connection.base import CommandResult
 from surefoot.connection.local import LocalConnection
 from surefoot.errors import SchedulerError
+from surefoot.model.job import JobSpec
+from surefoot.scheduler.slurm.commands import SEPARATOR
 from surefoot.scheduler.slurm.controller import Controller
 from surefoot.scheduler.slurm.script import Site
 from surefoot.scheduler.slurm.slurm import SlurmScheduler
@@ -77,3 +80,46 @@ def test_a_submission_that_cannot_be_read_is_the_machinery_s_fault_and_no_job_th
     (tmp_path / "submission.json").write_text(content)
     with pytest.raises(SchedulerError, match=r"submission\.json does not say its tag"):
         SlurmScheduler(LocalConnection(), Site(python="python3")).reap(tmp_path)
+
+
+class Wrapped:
+    """A connection on which sbatch takes the job and answers `said`; the queue has `rows` of this user."""
+
+    remote = False
+    host = "head"
+
+    def __init__(self, said: str, rows: Callable[[str], list[list[str]]]) -> None:
+        self.said, self.rows, self.tag = said, rows, ""
+        self.sent = 0
+
+    def write(self, files: Mapping[Path, bytes]) -> None:
+        for path, content in files.items():
+            if path.name == "submission.json":
+                self.tag = json.loads(content)["tag"]
+
+    def read_many(self, paths: Iterable[Path]) -> dict[Path, bytes]:  # noqa: ARG002 - the interface's
+        return {}
+
+    def run(self, argv: Sequence[str], **_: object) -> CommandResult:
+        if "sbatch" in argv:
+            self.sent += 1
+            return answer(0, self.said.encode())
+        if argv[0] == "squeue":
+            return answer(0, "".join(f"{SEPARATOR.join(row)}\n" for row in self.rows(self.tag)).encode())
+        return answer(0, b"1000\n" if argv[0] == "id" else b"")
+
+
+@pytest.mark.parametrize("said", ["thank you\n", "", "12\n13\n"])
+def test_a_job_whose_id_sbatch_did_not_say_is_found_by_its_tag_and_not_left_behind(said: str) -> None:
+    connection: Any = Wrapped(
+        said, lambda tag: [["12", "PENDING", "None", "1", "1", "0:00", "1:00", "", "j", tag, "/f"]]
+    )
+    job = SlurmScheduler(connection, Site(python="python3")).submit(JobSpec(name="j", argv=("x",), folder="/f"))
+    assert (job.id, connection.sent) == ("12", 1)
+
+
+def test_a_job_that_is_nowhere_to_be_found_is_not_sent_twice() -> None:
+    connection: Any = Wrapped("thank you\n", lambda _: [])
+    with pytest.raises(SchedulerError, match=r"did not say a job id but 'thank you\\n'"):
+        SlurmScheduler(connection, Site(python="python3")).submit(JobSpec(name="j", argv=("x",), folder="/f"))
+    assert connection.sent == 1

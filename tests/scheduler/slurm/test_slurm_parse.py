@@ -111,9 +111,40 @@ def test_gpus_of_a_node(gres: str, count: int) -> None:
 
 def test_the_job_id_is_what_sbatch_said_and_nothing_else() -> None:
     assert parse.job_id("12\n") == parse.job_id("12;cluster\n") == parse.job_id("warning\n12\n") == "12"
-    for said in ("", "Submitted batch job 12", "12_3"):
-        with pytest.raises(SchedulerError, match="did not say a job id"):
+    assert parse.job_id("Your balance: 400 h\n12;cluster\nHave a nice day\n") == "12"
+    for said in ("", "Submitted batch job 12", "12_3", "12\n13\n"):
+        with pytest.raises(SchedulerError, match=r"did not say (a|one) job id"):
             parse.job_id(said)
+
+
+def test_a_line_break_in_a_job_s_name_or_comment_or_folder_hides_no_job() -> None:
+    queue = ["1", "RUNNING", "None", "1", "1", "0:01", "10:00", "n1"]
+    text = "".join(
+        f"{SEPARATOR.join(row)}\n"
+        for row in (
+            [*queue, "my\njob\n\nname", "one\ntwo", "/srv/a\nb"],
+            ["2", *queue[1:], "sync", "surefoot:r:n:sync", "/srv/c"],
+        )
+    )
+    found = parse.queue_of_user(text)
+    assert [(row.id, row.name, row.tag, folder) for row, folder in found] == [
+        ("1", "my\njob\n\nname", "one\ntwo", "/srv/a\nb"), ("2", "sync", "surefoot:r:n:sync", "/srv/c"),
+    ]  # fmt: skip
+    (holder,) = parse.holders(SEPARATOR.join(["3", "ann", "a\nb", "n1", "5:00"]) + "\n")
+    assert (holder.name, holder.left_s) == ("a\nb", 300)
+
+
+def test_a_line_break_in_a_node_s_reason_hides_no_node() -> None:
+    rows = [["n1", "gpu*", "drained", "8", "1000", "(null)", "fan\nbroken"], ["n2", "gpu*", "idle", "8", "1000", "(null)", "none"]]  # fmt: skip
+    found = parse.nodes("".join(f"{SEPARATOR.join(row)}\n" for row in rows))
+    assert [(node.name, node.reason) for node in found] == [("n1", "fan\nbroken"), ("n2", "")]
+
+
+def test_what_a_wrapper_prints_before_or_after_the_queue_is_an_error() -> None:
+    row = SEPARATOR.join(["1", "RUNNING", "None", "1", "1", "0:01", "10:00", "n1", "j", "t"])
+    for said in (f"hello\n{row}\n", f"{row}\nhello\n", f"{SEPARATOR.join('ab')}\n{row}\n", f"x{row}\n"):
+        with pytest.raises(SchedulerError, match=r"fields instead of|no job's id"):
+            parse.queue(said)
 
 
 def test_how_long_slurm_waits_before_it_kills_where_nothing_says_so() -> None:

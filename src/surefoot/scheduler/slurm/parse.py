@@ -23,6 +23,9 @@ from surefoot.scheduler.slurm.states import AccountingRow, QueueRow
 
 _DURATION = re.compile(r"^(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(?:\.\d+)?$", re.ASCII)
 _JOB_ID = re.compile(r"^\d+(_\d+)?$", re.ASCII)
+_SUBMITTED = re.compile(r"^(\d+)(?:;\S*)?$", re.ASCII)
+_QUEUED = re.compile(r"^\d+(?:[_+]|$)", re.ASCII)
+"""How an id in the queue begins: 12, 12_3, 12_[3-5], 12+1."""
 _EXIT = re.compile(r"^(\d+):(\d+)$", re.ASCII)
 _GPUS = re.compile(r"(?:^|,)(?:gres:|gres/)?gpu(?::[A-Za-z][^:,()]*)?:(\d+)", re.ASCII)
 SIGNS = {
@@ -34,12 +37,16 @@ _PAIR = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z0-9_/:]*)=")
 
 
 def job_id(stdout: str) -> str:
-    """The id that ``sbatch --parsable`` printed (``12`` or ``12;cluster``). Raises SchedulerError."""
-    rows = [row.strip() for row in stdout.splitlines() if row.strip()]
-    identifier = rows[-1].split(";")[0] if rows else ""
-    if not identifier.isdigit():
-        raise SchedulerError(f"sbatch did not say a job id but {stdout[:200]!r}")
-    return identifier
+    """The id that ``sbatch --parsable`` printed (``12`` or ``12;cluster``), whatever a site's wrapper prints
+    around it. Raises SchedulerError where no line is one, or several are.
+    """
+    found = {match.group(1) for line in stdout.splitlines() if (match := _SUBMITTED.match(line.strip()))}
+    if len(found) != 1:
+        raise SchedulerError(
+            f"sbatch did not say {'one' if found else 'a'} job id but {stdout[:200]!r}",
+            next_action="try `sbatch --parsable` on the login host by hand: is it a wrapper?",
+        )
+    return found.pop()
 
 
 def queue(stdout: str) -> list[QueueRow]:
@@ -49,7 +56,9 @@ def queue(stdout: str) -> list[QueueRow]:
 
 def queue_of_user(stdout: str) -> list[tuple[QueueRow, str]]:
     """Squeue's rows of one user's jobs, each with the job's folder. Raises SchedulerError."""
-    return [(_queue_row(fields[:-1]), fields[-1]) for fields in _rows(stdout, len(USER_FIELDS), "squeue")]
+    return [
+        (_queue_row(fields[:-1]), fields[-1]) for fields in _rows(stdout, len(USER_FIELDS), "squeue", open_end=True)
+    ]
 
 
 @dataclass(frozen=True)
@@ -147,7 +156,7 @@ class NodeRow:
 def nodes(stdout: str) -> list[NodeRow]:
     """Sinfo's rows. Raises SchedulerError."""
     rows = []
-    for fields in _rows(stdout, len(NODE_FIELDS), "sinfo"):
+    for fields in _rows(stdout, len(NODE_FIELDS), "sinfo", open_end=True):
         name, partition, said, cpus, memory, gres, reason = fields
         state = said.rstrip("".join(SIGNS) + "+")
         if not cpus.rstrip("+").isdigit() or not memory.rstrip("+").isdigit():
@@ -226,15 +235,35 @@ def duration_s(text: str) -> float | None:
     return ((days * 24 + hours) * 60 + minutes) * 60.0 + seconds
 
 
-def _rows(stdout: str, width: int, command: str) -> list[list[str]]:
-    rows = []
+def _rows(stdout: str, width: int, command: str, *, open_end: bool = False) -> list[list[str]]:
+    """Rows of so many fields. A field may hold line breaks (a job's name, a comment: by anybody's hand).
+
+    `open_end`: the last one too. Raises SchedulerError for anything that is no row.
+    """
+    rows: list[list[str]] = []
+    row, began = "", 0
     for number, line in enumerate(stdout.split("\n"), 1):
-        if not line:  # nothing else: strip() would take separators for blanks
+        if not line and not row:  # nothing else: strip() would take separators for blanks
             continue
-        fields = [field.strip() for field in line.split(SEPARATOR)]
-        if len(fields) != width:
-            raise SchedulerError(f"{command}, line {number}: {len(fields)} fields instead of {width}: {line[:200]!r}")
-        rows.append(fields)
+        if open_end and not row and rows and SEPARATOR not in line:
+            rows[-1][-1] += f"\n{line.strip()}"
+            continue
+        row, began = (f"{row}\n{line}", began) if row else (line, number)
+        count = row.count(SEPARATOR) + 1
+        if count == 1 or count > width:
+            break
+        if count == width:
+            rows.append([field.strip() for field in row.split(SEPARATOR)])
+            row = ""
+    if row:
+        raise SchedulerError(
+            f"{command}, line {began}: {row.count(SEPARATOR) + 1} fields instead of {width}: {row[:200]!r}",
+            next_action=f"try {command} on the login host by hand: is it a wrapper, or does it print anything beside its table?",
+        )
+    if command == "squeue":
+        for fields_of in rows:
+            if not _QUEUED.match(fields_of[0]):
+                raise SchedulerError(f"squeue: {fields_of[0][:200]!r} is no job's id")
     return rows
 
 

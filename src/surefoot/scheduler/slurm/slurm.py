@@ -210,39 +210,49 @@ class SlurmScheduler:
         return not_launched(job.spec, status, text.decode(errors="replace"))
 
     def _sbatch(self, folder: Path, tag: str) -> str:
-        argv = commands.sbatch(str(folder), str(folder / SCRIPT))
         deadline = time.monotonic() + self._patience_s
         pause = 1.0
         while True:
-            self.queries["sbatch"] += 1
-            lost = ""
-            try:
-                result = self._connection.run(argv, env=self._env, timeout_s=120)
-            except ConnectionFailedError as error:
-                if "it may have run" not in error.message:
-                    raise
-                lost = str(error)
-            else:
-                if result.exit_code == 0:
-                    return parse.job_id(result.stdout.decode(errors="replace"))
-                lost = words(result)
-                if not result.timed_out and not is_busy(result):
-                    raise SchedulerError(
-                        f"Slurm refuses the job in {folder}: {lost}",
-                        next_action=f"mend the cluster file or the ladder; by hand: sbatch --test-only {folder}/{SCRIPT}",
-                    )
+            said = self._hand_over(folder)
+            if isinstance(said, str):
+                return said
             # The controller may have taken it, and may still be about to.
             for _ in range(3):
                 time.sleep(pause)
                 found = self._find(folder, tag)
                 if found:
                     return found
+            if isinstance(said, SchedulerError):
+                raise said
             if time.monotonic() > deadline:
                 raise SchedulerError(
-                    f"Slurm took no job for {self._patience_s:g} s: {lost}",
+                    f"Slurm took no job for {self._patience_s:g} s: {said}",
                     next_action="check slurmctld (`scontrol ping` on the login host), then resume the run",
                 )
             pause = min(pause * 2, 15.0)
+
+    def _hand_over(self, folder: Path) -> str | ConnectionFailedError | SchedulerError:
+        """The job's id; ConnectionFailedError: no answer; SchedulerError: it was taken, and its id was not said."""
+        self.queries["sbatch"] += 1
+        try:
+            result = self._connection.run(
+                commands.sbatch(str(folder), str(folder / SCRIPT)), env=self._env, timeout_s=120
+            )
+        except ConnectionFailedError as error:
+            if "it may have run" not in error.message:
+                raise
+            return error
+        if result.exit_code == 0:
+            try:
+                return parse.job_id(result.stdout.decode(errors="replace"))
+            except SchedulerError as unread:
+                return unread
+        if not result.timed_out and not is_busy(result):
+            raise SchedulerError(
+                f"Slurm refuses the job in {folder}: {words(result)}",
+                next_action=f"mend the cluster file or the ladder; by hand: sbatch --test-only {folder}/{SCRIPT}",
+            )
+        return ConnectionFailedError(words(result))
 
     def _find(self, folder: Path, tag: str) -> str | None:
         """Id of a submission whose answer was lost: from the queue, or from the file that it began with."""
