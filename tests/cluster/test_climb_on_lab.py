@@ -32,7 +32,9 @@ def drill(climbing_lab: LabPaths, tmp_path: Path) -> LabDrill:
 
 def test_the_whole_ladder_passes_on_two_hosts_and_the_shared_root_holds_the_run(drill: LabDrill) -> None:
     """Both ways to launch: the DDP step by torchrun, everything else one task for each rank."""
-    answer = drill.json("climb", *drill.on_lab, *QUICK, "--set", "ddp.launch=torchrun")
+    # Hosts of a lab share this machine's cores: how fast one computes depends on what else runs.
+    settings = ("--set", "ddp.launch=torchrun", "--set", "compute.max_spread=0.95")
+    answer = drill.json("climb", *drill.on_lab, *QUICK, *settings)
     assert set(statuses(answer).values()) == {"PASSED"}
     run = drill.run_folder()
     ranks = [json.loads(path.read_text()) for path in (run / "rungs/ddp").rglob("rank-*.json")]
@@ -78,6 +80,7 @@ def test_twenty_kills_leave_no_job_and_lose_no_evidence(drill: LabDrill) -> None
     for number in range(20):
         words = ("--resume", "latest") if run else (*drill.on_lab, *QUICK, "--set", "fake_trainer.seconds=3")
         again = ("--again", chance.choice(("sync", "scheduler"))) if run and number % 3 == 2 else ()
+        before = set(drill.queue())  # what the kill before this one left, until somebody reaps it
         climb = drill.start("climb", *words, *UP_TO, *again)
         time.sleep(chance.uniform(0.2, 5.0))
         hard = number % 2 == 0
@@ -85,7 +88,7 @@ def test_twenty_kills_leave_no_job_and_lose_no_evidence(drill: LabDrill) -> None
         assert "Traceback" not in out + err, err
         assert code in ((-signal.SIGKILL, 0) if hard else (130, 0, -signal.SIGTERM)), (code, err)
         if not hard:
-            assert drill.queue() == [], "an interrupted climb cancels its jobs"
+            assert set(drill.queue()) <= before, "an interrupted climb cancels its jobs"
         run = run or next(iter((drill.root / "runs").glob("*/run.json")), None)
         if run is not None:
             now = {seal: seal.read_bytes() for seal in run.parent.glob("rungs/*/attempt-*/collection.json")}
