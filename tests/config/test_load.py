@@ -234,6 +234,27 @@ def test_only_a_local_cluster_may_detect_and_have_a_relative_root(lines: Any) ->
     ]
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("/srv/surefoot", "/srv/a/../b", "root: '/srv/a/../b' holds '..'"),
+        ("/srv/surefoot", "/srv/50%", "root: '/srv/50%' holds '%', which Slurm expands"),
+        ("/srv/surefoot", r"/srv/a\b", r"root: '/srv/a\b' holds '\'"),
+        ("/srv/surefoot", '"/srv/a\\nb"', "holds a line break"),
+        ("host: login", "host: -oProxyCommand=id", "connection.host: is '-oProxyCommand=id'; allowed: a name without"),
+        ("host: login", "host: a b", "connection.host: is 'a b'"),
+        ("kind: slurm", 'kind: slurm\n  partition: "gpu\\n#SBATCH -x"', "scheduler.partition: is 'gpu"),
+        ("kind: slurm", "kind: slurm\n  account: my lab", "scheduler.account: is 'my lab'"),
+    ],
+)
+def test_names_that_ssh_or_slurm_would_take_for_something_else_are_refused_with_their_line(
+    lines: Any, old: str, new: str, told: str
+) -> None:
+    assert old in CLUSTER
+    (line,) = lines("cluster", CLUSTER.replace(old, new))
+    assert told in line
+
+
 def test_every_pattern_of_the_models_has_words() -> None:
     def patterns(data: Any) -> list[str]:
         if isinstance(data, list):

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,58 @@ def test_what_login_scripts_print_is_not_the_command_s_output(
     finally:
         talkative.write_text(before)
     assert (result.stdout, result.stderr) == (b"hello\n", b"")
+
+
+@contextmanager
+def forced(server: sshd.Sshd, command: str) -> Iterator[None]:
+    """A login that does `command` first, as a start-up file of the shell would."""
+    keys = server.folder / "authorized_keys"
+    before = keys.read_text()
+    keys.write_text(f'command="{command}; eval \\"$SSH_ORIGINAL_COMMAND\\"" {before}')
+    try:
+        yield
+    finally:
+        keys.write_text(before)
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_login_shell_that_exits_before_the_command_is_told_at_once_and_in_its_words(
+    server: sshd.Sshd, code: int
+) -> None:
+    connection = SshConnection("there", config=server.config)
+    began = time.monotonic()
+    try:
+        with (
+            forced(server, f"echo This account is closed.; exit {code}"),
+            pytest.raises(ConnectionFailedError) as told,
+        ):
+            connection.run(["true"], repeatable=True)
+        assert f"its login shell ended with exit code {code} before it came to the command" in str(told.value)
+        assert "the last it printed: This account is closed." in str(told.value)
+        assert "~/.bashrc" in told.value.next_action
+        assert time.monotonic() - began < 10
+    finally:
+        connection.close()
+
+
+def test_a_login_shell_that_never_comes_to_the_command_is_not_waited_for_for_ever(
+    server: sshd.Sshd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("surefoot.connection.ssh._SHELL_S", 1.0)
+    connection = SshConnection("there", config=server.config)
+    try:
+        with (
+            forced(server, "sleep 20"),
+            pytest.raises(ConnectionFailedError, match="login shell did not come to the command in 1 s"),
+        ):
+            connection.run(["true"], repeatable=True)
+    finally:
+        connection.close()
+
+
+def test_a_command_that_has_begun_may_take_its_time(there: SshConnection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("surefoot.connection.ssh._SHELL_S", 0.5)
+    assert there.run(["sh", "-c", "sleep 1; echo slow"]).stdout == b"slow\n"
 
 
 def test_standard_input_arrives(shared: SshConnection) -> None:

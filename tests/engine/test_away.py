@@ -6,6 +6,7 @@ The other machine is a folder of this one here (tests/cluster has real ones, ove
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -105,6 +106,25 @@ def test_a_copy_that_cannot_be_written_is_told_once_and_the_climb_goes_on(
     assert [text for text in told if "not complete" in text] == told
     assert len(told) == 1
     assert "No space left" in told[0]
+
+
+def test_a_host_that_is_slow_to_answer_at_first_is_told_of_while_it_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("surefoot.engine.mirror.SAY_AFTER_S", 0.05)
+    session, events, late = new(tmp_path), list[Event](), list[bool]()
+
+    def slow(self: Away, paths: Iterable[Path]) -> Mapping[Path, bytes]:
+        if not late:
+            late.append(True)
+            time.sleep(0.5)
+        return LocalConnection.read_many(self, paths)
+
+    monkeypatch.setattr(Away, "read_many", slow)
+    climb(session, toys(), emit=events.append)
+    first = events[0]
+    assert isinstance(first, Note)
+    assert "has not answered for 0.05 s" in first.text
 
 
 def test_a_copy_that_could_not_be_written_for_a_while_is_whole_at_the_end(

@@ -16,6 +16,7 @@ from surefoot.config.yaml_source import At
 
 _VARIABLE = re.compile(r"\$\{([^}]*)\}?")
 _NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
+_WORD = re.compile(r"[^\s\x00-\x1f\x7f-][^\s\x00-\x1f\x7f]*\Z")
 _SOURCES: tuple[At, ...] = (("base",), ("train", "source"), ("evaluate", "source"))
 
 
@@ -57,14 +58,41 @@ def cluster_problems(data: Mapping[str, Any]) -> list[Problem]:
     if kinds["connection"] == "ssh" and isinstance(scheduler, dict) and scheduler.get("kind") == "local":
         what = "'local' starts processes on this machine; over ssh write `kind: slurm`"
         problems.append(Problem(("scheduler",), what))
-    root = data.get("root")
-    if isinstance(root, str) and root and not root.startswith("/"):
-        problems.append(Problem(("root",), f"'{root}' is relative; with {away[0]} it must be absolute"))
+    problems += _root_problems(data.get("root"), away)
+    problems += _word_problems(data)
     groups = data.get("node_groups")
     for index, group in enumerate(groups if isinstance(groups, list) else []):
         if isinstance(group, dict) and group.get("gpus_per_node") == "detect":
             what = f"'detect' looks at this machine; with {away[0]} write the number of GPUs of a node"
             problems.append(Problem(("node_groups", index, "gpus_per_node"), what))
+    return problems
+
+
+def _root_problems(root: Any, away: list[str]) -> list[Problem]:
+    if not isinstance(root, str) or not root:
+        return []
+    if not root.startswith("/"):
+        return [Problem(("root",), f"'{root}' is relative; with {away[0]} it must be absolute")]
+    if not root.isprintable():
+        return [Problem(("root",), f"{root!r} holds a line break or a control character, which no log could show")]
+    if ".." in root.split("/"):
+        return [Problem(("root",), f"'{root}' holds '..', so one folder would have two names; write where it leads")]
+    found = next((sign for sign in "%\\" if sign in root), "")
+    if found:  # jobs elsewhere are Slurm's
+        return [Problem(("root",), f"'{root}' holds '{found}', which Slurm expands in output paths; name another")]
+    return []
+
+
+def _word_problems(data: Mapping[str, Any]) -> list[Problem]:
+    """Names that travel on command lines: ssh and sbatch would take anything else for something else."""
+    problems = []
+    for key, words in (("connection", ("host",)), ("scheduler", ("partition", "account", "qos"))):
+        for word in words:
+            holder = data.get(key)
+            name = holder.get(word) if isinstance(holder, dict) else None
+            if isinstance(name, str) and name and not _WORD.match(name):
+                allowed = "a name without blanks that does not begin with '-'"
+                problems.append(Problem((key, word), f"is {name!r}; allowed: {allowed}"))
     return problems
 
 

@@ -33,6 +33,8 @@ _PERSIST_S = 20
 Longer than any pause between two questions of a climb."""
 _MOST_WRITTEN = 60
 """Files in one command: three words of it each, two of them paths."""
+_SHELL_S = 60.0
+"""From the login to the command: start-up files that take longer wait for something that does not come."""
 _EXISTS = 17
 _HIGHEST_SIGNAL = 64
 T = TypeVar("T")
@@ -82,6 +84,14 @@ class _LinkDown(Exception):  # noqa: N818 - becomes ConnectionFailedError unless
         self.begun = begun
 
 
+class _ShellFailed(_LinkDown):
+    """The host took the login, and its shell did not come to the command."""
+
+    def __init__(self, why: str, output: bytes, *, begun: bool) -> None:
+        super().__init__(output, begun=begun)
+        self.why = f"{why}; the last it printed: {self}" if output.strip() else why
+
+
 @dataclass(frozen=True)
 class _Spoken:
     """How one command over ssh ended. All None: it ran out of time."""
@@ -128,6 +138,8 @@ class SshConnection:
             self._ssh += ["-o", f"{name}={value}"]
         self._lock = threading.Lock()
         self._was_up = False
+        self._shell_works = False
+        """A command has begun there: what fails later may pass."""
 
     @property
     def host(self) -> str:
@@ -201,6 +213,8 @@ class SshConnection:
                 stopped = cancel is not None and cancel.is_set()
                 patience_s = min(self._patience_s, _HURRIED_S) if self._hurry.is_set() else self._patience_s
                 tired = time.monotonic() + pause > began + patience_s
+                if isinstance(down, _ShellFailed) and (unsafe or stopped or tired or not self._shell_works):
+                    raise self._no_shell(down, unsafe) from down
                 if unsafe or advice or stopped or tired or not self._was_up:
                     raise self._failed(down, what, unsafe, advice) from down
             if cancel is None:
@@ -218,6 +232,13 @@ class SshConnection:
         return ConnectionFailedError(
             f"cannot reach {self._host} by ssh: {down}",
             next_action=advice or f"check that `ssh {self._host} true` works, then resume the run",
+        )
+
+    def _no_shell(self, down: _ShellFailed, unsafe: bool) -> ConnectionFailedError:
+        return ConnectionFailedError(
+            f"{self._host} can be reached by ssh, and {down.why}{' (it may have run later)' if unsafe else ''}",
+            next_action=f"try `ssh {self._host} 'echo works'`; look at the start-up files there (~/.bashrc, "
+            "/etc/profile.d): without a terminal they must not exit, exec or ask; and whether the home folder answers",
         )
 
     def _open(self) -> None:
@@ -264,18 +285,24 @@ class SshConnection:
         timeout_s: float,
         cancel: threading.Event | None,
     ) -> _Spoken:
-        deadline = time.monotonic() + timeout_s
+        started = time.monotonic()
+        deadline = started + timeout_s
         with tempfile.TemporaryFile() as err:
             process = subprocess.Popen(
                 [*self._ssh, "-o", "ControlMaster=no", "--", self._host, text], stdin=source, stdout=out, stderr=err
             )
             pause = 0.002
             ended_by: str | None = None
+            begun = False
             while process.poll() is None:
                 if cancel is not None and cancel.is_set():
                     ended_by = "cancel"
                 elif time.monotonic() > deadline:
                     ended_by = "time"
+                elif not begun and time.monotonic() > started + _SHELL_S:
+                    begun = hear(_all_of(err), mark).begun
+                    if not begun:
+                        ended_by = "shell"
                 if ended_by:
                     self._end_there(hear(_all_of(err), mark).leader)
                     process.kill()
@@ -284,6 +311,11 @@ class SshConnection:
                 time.sleep(pause)
                 pause = min(pause * 1.5, _POLL_S)
             heard = hear(_all_of(err), mark)
+        self._shell_works |= heard.begun
+        if not heard.begun and (ended_by == "shell" or (ended_by is None and process.returncode in range(255))):
+            what = "did not come" if ended_by else f"ended with exit code {process.returncode} before it came"
+            why = f"its login shell {what} to the command{f' in {_SHELL_S:g} s' if ended_by else ''}"
+            raise _ShellFailed(why, _all_of(out) + heard.stderr, begun=ended_by is not None)
         if ended_by is None and heard.status is None:
             if process.returncode == 255 and not heard.begun:
                 self._forget_dead_master()
@@ -334,6 +366,8 @@ class SshConnection:
         for begin in range(0, len(wanted), 200):  # a command line has an end
             part = wanted[begin : begin + 200]
             result = self._sh(_READ_MANY, [str(path) for path in part], repeatable=True)
+            if result.timed_out:
+                raise self._refused(f"read {part[0]}{' and others' if part[1:] else ''}", result)
             found.update(self._split(result.stdout, part))
         return found
 

@@ -8,9 +8,10 @@ be sent is owed, and sent later: an old result must not stand there for good.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,6 +25,9 @@ from surefoot.paths import AttemptPaths, RunPaths
 
 REST_S = 60.0
 """After a failure nothing is sent for so long: each try waits for the link, and the climb for it."""
+
+SAY_AFTER_S = 5.0
+"""Before the first answer of the other side nothing else is shown."""
 
 
 @dataclass
@@ -53,16 +57,27 @@ class Mirror:
         self._manifest = manifest
         rungs = self.here.rungs()
         attempts = [rung.attempt(number) for rung in rungs for number in rung.attempts()]
-        self.send(
-            [
-                *sorted(self.here.inputs.glob("*")),
-                self.here.manifest,
-                *(rung.result for rung in rungs),
-                *(path for attempt in attempts for path in _own(attempt)),
-            ]
-        )
+        files = [
+            *sorted(self.here.inputs.glob("*")),
+            self.here.manifest,
+            *(rung.result for rung in rungs),
+            *(path for attempt in attempts for path in _own(attempt)),
+        ]
+        with self._said_if_slow():
+            self.send(files)
         if self._foreign:
             raise self._taken(self.there.folder)
+
+    @contextlib.contextmanager
+    def _said_if_slow(self) -> Iterator[None]:
+        waits = f"{self.connection.host} has not answered for {SAY_AFTER_S:g} s; its first answer is waited for"
+        say = threading.Timer(SAY_AFTER_S, lambda: self.emit(Note.now(waits)))
+        say.daemon = True
+        say.start()
+        try:
+            yield
+        finally:
+            say.cancel()
 
     def begin(self, attempt: AttemptPaths) -> None:
         """Make the attempt's folder there, which must be new. Raises RequestError, MachineryError."""
