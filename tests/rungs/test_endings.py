@@ -110,6 +110,49 @@ def test_a_node_on_which_slurm_could_not_start_ranks_is_named_with_sruns_reason(
     assert check.evidence[0].line == 1
 
 
+NOT_SHARED = """srun: error: n2: task 1: Exited with exit code 2
+srun: launch/slurm: _step_signal: Terminating StepId=21.0
+slurmstepd-n2: error: couldn't chdir to `/f': No such file or directory: going to /tmp instead
+/bin/sh: 0: cannot open /f/start.sh: No such file
+slurmstepd-n1: error: *** STEP 21.0 ON n1 CANCELLED AT 2026-11-29T22:09:06 ***
+srun: error: n1: task 0: Terminated
+"""
+READ_ONLY = """Traceback (most recent call last):
+srun: error: n2: task 1: Exited with exit code 1
+  File "/f/launch.py", line 350, in into_file
+OSError: [Errno 30] Read-only file system: '/f/j-22-n2.out'
+srun: error: n1: task 0: Killed
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "told", "line"),
+    [
+        (NOT_SHARED, "n2: Exited with exit code 2, it does not see the job's folder (No such file or directory)", 1),
+        (READ_ONLY, "n2: Exited with exit code 1, it cannot use the job's folder (Read-only file system)", 2),
+    ],
+)
+def test_a_node_that_does_not_see_the_job_s_folder_is_named_although_it_could_leave_no_word_there(
+    said: str, told: str, line: int
+) -> None:
+    silent = {**done(JobState.FAILED), "ranks": [], "reason": "no word from rank 0, 1; srun ended with 143"}
+    check = ended(SPEC, {"raw/j/done.json": silent}, {"raw/j/j-7-n1.out": said})
+    assert check.status is Status.ERROR
+    assert check.actual == f"FAILED: no word from rank 0, 1; srun ended with 143; {told}"
+    assert "must be the same storage on every node" in check.next_action
+    assert check.evidence[0].line == line
+
+
+def test_a_task_that_ended_without_a_word_is_named_and_nothing_is_made_of_another_folder() -> None:
+    said = NOT_SHARED.replace("`/f'", "`/home/x'")
+    silent = {**done(JobState.FAILED), "ranks": []}
+    check = ended(SPEC, {"raw/j/done.json": silent}, {"raw/j/j-7-n1.out": said})
+    assert (check.status, "n2: Exited with exit code 2" in str(check.actual)) == (Status.INCONCLUSIVE, True)
+    assert "same storage" not in check.next_action
+    quiet = ended(SPEC, {"raw/j/done.json": silent}, {"raw/j/j-7-n1.out": "hello\n"})
+    assert (quiet.status, "lists ranks []" in str(quiet.actual)) == (Status.INCONCLUSIVE, True)
+
+
 def test_a_rank_that_failed_is_told_with_its_own_last_line_and_not_with_sruns() -> None:
     said = "starting\nNo module named 'surefoot'\nsrun: error: n1: task 0: Exited with exit code 1\n"
     failed = done(JobState.FAILED, exit_code=1)

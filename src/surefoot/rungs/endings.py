@@ -12,6 +12,8 @@ from surefoot.model.check import Check, Evidence
 from surefoot.model.job import EndCause, ExpectedExit, JobDone, JobSpec, JobState, JobStatus, RankExit
 from surefoot.model.run import CommandStep, JobsStep
 from surefoot.model.status import ExitCode, Status
+from surefoot.rungs.silent_ranks import told as words_of
+from surefoot.rungs.silent_ranks import traces
 from surefoot.scheduler.slurm.retry import LAUNCH_ERROR
 from surefoot.scheduler.slurm.script import array_elements
 
@@ -166,6 +168,8 @@ def _incomplete(evidence: EvidenceSet, spec: JobSpec, claim: str, done: JobDone,
             return _without_done(evidence, spec, claim, told)
         if errors := _launch_errors(evidence, spec):
             return _not_launched(evidence, spec, claim, errors)
+        if (silent := _silent(evidence, spec, claim, done)) is not None:
+            return silent
     raise EvidenceError(
         f"lists ranks {[rank.rank for rank in done.ranks]}, asked for were 0 to {spec.world_size - 1}",
         file=f"raw/{spec.name}/done.json",
@@ -271,6 +275,32 @@ def _not_launched(evidence: EvidenceSet, spec: JobSpec, claim: str, errors: list
         actual=f"Slurm could not start its ranks on {words}",
         evidence=(*(reference for reference, _, _ in errors[:4]), evidence.ref(f"raw/{spec.name}/done.json")),
         next_action=f"on {errors[0][1]}: {action}",
+    )
+
+
+def _silent(evidence: EvidenceSet, spec: JobSpec, claim: str, done: JobDone) -> Check | None:
+    """A job that ended before all of its ranks left a word, by Slurm's lines on them; None where it has none."""
+    found, refs = [], []
+    for blob in evidence.under(f"raw/{spec.name}"):
+        if blob.name.endswith(".out") and not blob.name.startswith(f"raw/{spec.name}/try-"):
+            rows = blob.read().decode(errors="replace").splitlines()
+            for trace in traces(rows, spec.folder):
+                found.append(trace)
+                refs.append(evidence.ref(blob.name, line=trace.line, text=trace.text))
+    if not found:
+        return None
+    blind = any(trace.sees_no_folder for trace in found)
+    return Check(
+        id=f"job.{spec.name}.ended",
+        claim=claim,
+        status=Status.ERROR if blind else Status.INCONCLUSIVE,
+        expected=_words(spec.expect),
+        actual=f"{done.state}: {done.reason}; {words_of(found)}",
+        evidence=(*refs[:4], evidence.ref(f"raw/{spec.name}/done.json", text=done.reason)),
+        next_action=f"on that node: `ls -ld {spec.folder}; df {spec.folder}`, and the same on the login host: the root of "
+        "the cluster file must be the same storage on every node, and writable. Mount it there, or take the node out"
+        if blind
+        else "read the end of its .out file and slurmd's log on that node, mend the cause, resume the run",
     )
 
 
