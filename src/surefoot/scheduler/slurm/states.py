@@ -163,7 +163,11 @@ class _Ended:
         if self.word != "FAILED":
             return state, cause, words
         if self.detail == _LAUNCH_DETAIL:
-            return state, EndCause.LAUNCH, "Slurm could not start it: folder, output file or user on the node"
+            return (
+                state,
+                EndCause.LAUNCH,
+                f"Slurm could not start it on {_first(self.nodes)}: folder, output file or user there",
+            )
         if self.detail in _NO_INTERPRETER:
             words = f"the cluster file's python {_NO_INTERPRETER[self.detail]} on {_first(self.nodes)}"
             return state, EndCause.LAUNCH, words
