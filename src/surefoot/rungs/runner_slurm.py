@@ -16,15 +16,24 @@ from surefoot.model.check import Check
 from surefoot.rungs.base import View
 from surefoot.rungs.judging import decide, unproved
 from surefoot.rungs.slurm_nodes import DEAF, deaf_nodes, fit_check, silent_nodes
-from surefoot.rungs.slurm_view import Answer, Config, config_of, controllers_up, line_of, nodes_of_answer
+from surefoot.rungs.slurm_view import (
+    SHOW_CONFIG,
+    SHOW_NODES,
+    Answer,
+    Config,
+    config_of,
+    controllers_up,
+    line_of,
+    nodes_of_answer,
+)
 from surefoot.versions import at_least
 
 PROGRAMS = ("sbatch", "srun", "squeue", "sacct", "scancel", "sinfo", "scontrol")
 COMMANDS: dict[str, list[str]] = {
     "version": ["sbatch", "--version"],
     "ping": ["scontrol", "ping"],
-    "config": ["scontrol", "show", "config"],
-    "nodes": ["scontrol", "--oneliner", "show", "node"],
+    "config": SHOW_CONFIG,
+    "nodes": SHOW_NODES,
     "queue": ["squeue", "--noheader", "--format=%i", "--jobs=1"],
     "accounting": ["sacct", "--noheader", "--parsable2", "--allocations", "--format=JobID", "--starttime=now"],
 }

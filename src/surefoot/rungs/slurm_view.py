@@ -68,6 +68,9 @@ def field_line(view: View, file: str, key: str, value: str, text: str) -> Eviden
 
 # -- scontrol show config
 
+SHOW_CONFIG = ["scontrol", "show", "config"]
+"""What `config_of` and `controllers_clock` read."""
+
 _SETTING = re.compile(r"^(\w+(?:\[\d+\])?)\s*=\s*(.*?)\s*$")
 _AS_OF = re.compile(r"^Configuration data as of (\d+)$")
 _TEMPLATE_NEED = ("ClusterName", "SLURM_VERSION", "SLURM_CONF", "ProctrackType", "AuthType", "AccountingStorageType")
@@ -138,6 +141,9 @@ def controllers_up(answer: Answer) -> tuple[list[str], list[str]]:
 
 
 # -- scontrol show node
+
+SHOW_NODES = ["scontrol", "--oneliner", "show", "node"]
+"""What `nodes_of_answer` reads."""
 
 FIT = frozenset({"IDLE", "ALLOCATED", "MIXED"})
 HARMLESS = frozenset(
@@ -228,7 +234,7 @@ class Declared:
 
     group: NodeGroup
     nodes: list[Node]
-    """Those of its `hosts`; of a group that names none, all of the partition that no other group names."""
+    """Those of its `hosts`; of groups that name none, each its share of the partition's that no group names."""
     absent: list[str]
     """Hosts that Slurm does not know."""
 
@@ -249,9 +255,6 @@ def declared_nodes(cluster: Cluster, nodes: list[Node]) -> list[Declared]:
     by_name = {node.name: node for node in nodes}
     named = {host for group in cluster.node_groups for host in expand(group.hosts)}
     pool = [node for node in nodes if node.name not in named and _in_partition(cluster, node)]
-    pool.sort(
-        key=lambda node: bool(node.trouble)
-    )  # those that take jobs first: what is missing shows in the last group
     sharing = [group for group in cluster.node_groups if not group.hosts]
     found = []
     for group in cluster.node_groups:
