@@ -216,12 +216,13 @@ class EvidenceSet:
             raise EvidenceError(f"does not say which code job {spec.name!r} runs", file="plan.json")
         return code, f"{path}/surefoot"
 
-    def rank_file(self, job: str, rank: int) -> str:
-        """Name of a rank's report."""
-        return f"raw/{job}/rank-{rank}.json"
+    def rank_file(self, job: str, rank: int, element: int | None = None) -> str:
+        """Name of a rank's report; of an element's, where the job is an array."""
+        within = "" if element is None else f"array-{element}/"
+        return f"raw/{job}/{within}rank-{rank}.json"
 
-    def ranks(self, job: str, *, any_code: bool = False) -> tuple[RankReport, ...]:
-        """The reports of all ranks of a job, in order of rank.
+    def ranks(self, job: str, *, any_code: bool = False, element: int | None = None) -> tuple[RankReport, ...]:
+        """The reports of all ranks of a job, or of one element of an array, in order of rank.
 
         Raises EvidenceError unless there is exactly one report for each rank that was asked for,
         each is of this run, this attempt and this job, ran the code of this run from where it was
@@ -231,12 +232,9 @@ class EvidenceSet:
         spec = self.job(job)
         code, place = self._code_of(spec)
         program = spec.argv[-1]
-        wanted = {self.rank_file(job, rank) for rank in range(spec.world_size)}
-        present = {
-            b.name
-            for b in self.under(f"raw/{job}")
-            if b.name.split("/")[2].startswith("rank-") and b.name.count("/") == 2
-        }
+        wanted = {self.rank_file(job, rank, element) for rank in range(spec.world_size)}
+        start = self.rank_file(job, 0, element).removesuffix("0.json")
+        present = {blob.name for blob in self.under(f"raw/{job}") if blob.name.startswith(start)}
         for name in sorted(wanted - present):
             raise EvidenceError(f"missing: {spec.world_size} ranks were asked for", file=name)
         for name in sorted(present - wanted):
@@ -245,7 +243,7 @@ class EvidenceSet:
         processes: dict[tuple[str, int], str] = {}
         job_ids: dict[str, str] = {}
         for rank in range(spec.world_size):
-            name = self.rank_file(job, rank)
+            name = self.rank_file(job, rank, element)
             report = self.record(RankReport, name)
             asked: dict[str, object] = {
                 "run": self.plan.run_id, "nonce": self.plan.nonce, "job": job, "program": program,

@@ -58,14 +58,9 @@ def said(evidence: EvidenceSet, job: str, kind: type[R], *, any_code: bool = Fal
     other code than was pushed (unless `any_code`: the caller judges that), or where its times do not
     fit between submission and end of the job.
     """
-    reports = evidence.ranks(job, any_code=any_code)
-    submitted = evidence.record(Job, f"raw/{job}/job.json")
+    submitted, reports = reported(evidence, job, any_code=any_code)
     done_file = f"raw/{job}/done.json"
     done = evidence.record(JobDone, done_file)
-    if submitted.spec != evidence.job(job):
-        raise EvidenceError("is not the job that the plan asked for", file=f"raw/{job}/job.json")
-    if evidence.json(f"raw/{job}/request.json") != submitted.spec.request:
-        raise EvidenceError("is not what the plan asked for", file=f"raw/{job}/request.json")
     if (done.name, done.id) != (job, submitted.id):
         raise EvidenceError(f"is of job {done.name!r} ({done.id}), not {job!r} ({submitted.id})", file=done_file)
     begin = max(OLDEST_TIME, submitted.submitted_at - CLOCK_SLACK_S)
@@ -77,18 +72,34 @@ def said(evidence: EvidenceSet, job: str, kind: type[R], *, any_code: bool = Fal
             f"that of {first} lie {apart_s:.0f} s"
         )
         raise EvidenceError(problem, file=done_file)
-    return tuple(
-        _one(report, kind, file=evidence.rank_file(job, report.rank), submitted=submitted, done=done)
-        for report in reports
-    )
+    return tuple(_one(report, kind, file=evidence.rank_file(job, report.rank), done=done) for report in reports)
 
 
-def _one(report: RankReport, kind: type[R], *, file: str, submitted: Job, done: JobDone) -> Said[R]:
-    """One rank's report, held against its job. Raises EvidenceError."""
-    if report.job_id != submitted.id:
-        raise EvidenceError(f"is of job id {report.job_id}, not {submitted.id}", file=file)
-    if report.pid < 1 or not report.host:
-        raise EvidenceError(f"host {report.host!r}, pid {report.pid}: no such process", file=file)
+def reported(
+    evidence: EvidenceSet, job: str, *, any_code: bool = False, element: int | None = None
+) -> tuple[Job, tuple[RankReport, ...]]:
+    """A job as it was submitted, and the reports of its ranks, or of those of one `element` of an array.
+
+    Each is of the job that the plan asked for; how that ended is not looked at. Raises EvidenceError.
+    """
+    reports = evidence.ranks(job, any_code=any_code, element=element)
+    submitted = evidence.record(Job, f"raw/{job}/job.json")
+    if submitted.spec != evidence.job(job):
+        raise EvidenceError("is not the job that the plan asked for", file=f"raw/{job}/job.json")
+    if evidence.json(f"raw/{job}/request.json") != submitted.spec.request:
+        raise EvidenceError("is not what the plan asked for", file=f"raw/{job}/request.json")
+    identity = submitted.id if element is None else f"{submitted.id}_{element}"
+    for report in reports:
+        file = evidence.rank_file(job, report.rank, element)
+        if report.job_id != identity:
+            raise EvidenceError(f"is of job id {report.job_id}, not {identity}", file=file)
+        if report.pid < 1 or not report.host:
+            raise EvidenceError(f"host {report.host!r}, pid {report.pid}: no such process", file=file)
+    return submitted, reports
+
+
+def _one(report: RankReport, kind: type[R], *, file: str, done: JobDone) -> Said[R]:
+    """One rank's report, held against how its job ended. Raises EvidenceError."""
     earliest, latest = done.started_at - CLOCK_SLACK_S, done.ended_at + CLOCK_SLACK_S
     if not earliest <= report.started_at <= report.ended_at <= latest:
         first = done.ranks[0].host if done.ranks else "the job's first node"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from surefoot.model.check import Check
 from surefoot.rungs.base import View
 from surefoot.rungs.judging import decide, shorten, unproved
-from surefoot.rungs.scheduler_slurm import ARRAY, LIMIT_S, LONGER_S, SlurmFacts, element_file
+from surefoot.rungs.scheduler_slurm import ARRAY, LIMIT_S, LONGER_S, SlurmFacts
 from surefoot.rungs.slurm_view import named_hosts
 
 LATE_S = 15.0
@@ -54,7 +54,9 @@ def _array(facts: SlurmFacts, view: View) -> Check:
         actual=len(processes),
         unit="processes",
         evidence=tuple(
-            view.evidence.ref(element_file(number), text=f"{report.job_id}: pid {report.pid} on {report.host}")
+            view.evidence.ref(
+                view.evidence.rank_file("array", 0, number), text=f"{report.job_id}: pid {report.pid} on {report.host}"
+            )
             for number, report in facts.elements.items()
         ),
         next_action="a wrapper of sbatch drops --array, or runs its elements as one: compare `squeue --array`",

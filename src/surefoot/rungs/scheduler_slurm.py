@@ -19,16 +19,25 @@ from surefoot.model.job import ExpectedExit, Job, JobDone, JobSpec, JobState
 from surefoot.model.ladder import SchedulerSmoke
 from surefoot.model.run import CommandStep, JobsStep, Step
 from surefoot.rungs.base import Layout, PlanContext, View, nodes_of
-from surefoot.rungs.judging import CLOCK_SLACK_S, OLDEST_TIME, RankData, Said, said
-from surefoot.rungs.slurm_view import Answer, Config, Node, config_of, named_hosts, nodes_of_answer
+from surefoot.rungs.judging import CLOCK_SLACK_S, OLDEST_TIME, RankData, Said, reported, said
+from surefoot.rungs.slurm_view import (
+    SHOW_CONFIG,
+    SHOW_NODES,
+    Answer,
+    Config,
+    Node,
+    config_of,
+    named_hosts,
+    nodes_of_answer,
+)
 from surefoot.scheduler.slurm.hostlist import compress
 from surefoot.scheduler.slurm.script import array_elements
 
 HEAD = "raw/head.stdout"
 DECODED = "raw/decoded.stdout"
 COMMANDS: dict[str, list[str]] = {
-    "config": ["scontrol", "show", "config"],
-    "nodes": ["scontrol", "--oneliner", "show", "node"],
+    "config": SHOW_CONFIG,
+    "nodes": SHOW_NODES,
 }
 ARRAY = "0-2"
 LIMIT_S = 10
@@ -243,37 +252,13 @@ def _asked_commands(head: HeadSaid, ranks: tuple[Said[NodeSaid], ...]) -> None:
             raise EvidenceError("configuration: says nothing of slurm.conf", file=rank.file)
 
 
-def element_file(number: int) -> str:
-    return f"raw/array/array-{number}/rank-0.json"
-
-
 def _report(evidence: EvidenceSet, job: str, element: int | None = None) -> RankReport:
-    """The one rank of a job, or of an element of an array: of this run, attempt, job and code. Raises EvidenceError.
+    """The one rank of a job, or of an element of an array. Raises EvidenceError.
 
-    As `said` for jobs whose ranks all end by themselves: their job may have left no done.json.
+    Unlike `said`: a job that others ended may have left no done.json.
     """
-    spec = evidence.job(job)
-    folder = f"raw/{job}" if element is None else f"raw/{job}/array-{element}"
-    file = f"{folder}/rank-0.json"
-    submitted = evidence.record(Job, f"raw/{job}/job.json")
-    if submitted.spec != spec or evidence.json(f"raw/{job}/request.json") != spec.request:
-        raise EvidenceError("is not the job that the plan asked for", file=f"raw/{job}/job.json")
-    more = [blob.name for blob in evidence.under(folder) if blob.name.startswith(f"{folder}/rank-")]
-    if more != [file]:
-        raise EvidenceError(f"one rank was asked for, and there are {len(more)}", file=(more or [file])[-1])
-    report = evidence.record(RankReport, file)
-    wanted = {
-        "program": spec.argv[-1], "run": evidence.plan.run_id, "nonce": evidence.plan.nonce, "job": job,
-        "job_id": submitted.id if element is None else f"{submitted.id}_{element}",
-        "rank": 0, "local_rank": 0, "world_size": 1,
-        "code_digest": spec.env["SUREFOOT_CODE"], "imported_from": f"{spec.env['PYTHONPATH']}/surefoot",
-    }  # fmt: skip
-    for key, value in wanted.items():
-        if getattr(report, key) != value:
-            raise EvidenceError(f"{key} is {getattr(report, key)!r}, asked for was {value!r}", file=file)
-    if report.pid < 1 or not report.host:
-        raise EvidenceError(f"host {report.host!r}, pid {report.pid}: no such process", file=file)
-    _times_fit(evidence, submitted, report, file=file)
+    submitted, (report,) = reported(evidence, job, element=element)
+    _times_fit(evidence, submitted, report, file=evidence.rank_file(job, 0, element))
     return report
 
 
@@ -298,7 +283,9 @@ def _element(evidence: EvidenceSet, number: int) -> RankReport:
     """An element of the array, which did what it was asked. Raises EvidenceError."""
     report = _report(evidence, "array", number)
     if report.data != {"rank": 0, **evidence.job("array").request}:
-        raise EvidenceError(f"was asked for {evidence.job('array').request}", file=element_file(number))
+        raise EvidenceError(
+            f"was asked for {evidence.job('array').request}", file=evidence.rank_file("array", 0, number)
+        )
     return report
 
 
