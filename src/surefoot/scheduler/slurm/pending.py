@@ -139,13 +139,18 @@ FREE = ("idle", "planned")
 
 def waits_for(spec: JobSpec, partition: str, nodes: Sequence[NodeRow], holders: Sequence[Holder]) -> Waiting:
     """What keeps the nodes of `partition` (empty: the default one) from a job."""
-    name = partition or next((node.partition for node in nodes if node.default), "")
+    name = partition or _default(nodes)
     pool = _fitting(spec, name, nodes)
     return Waiting(
         held_by=_held_by(pool.keys(), holders),
         down=stranded(spec, partition, nodes)[1],
         free=sum(node.state in FREE and node.responds for node in pool.values()),
     )
+
+
+def _default(nodes: Sequence[NodeRow]) -> str:
+    """The partition that Slurm takes where none is asked for; empty where it has none."""
+    return next((node.partition for node in nodes if node.default), "")
 
 
 def _fitting(spec: JobSpec, name: str, nodes: Sequence[NodeRow]) -> dict[str, NodeRow]:
@@ -181,7 +186,7 @@ def never_runs(spec: JobSpec, partition: str, nodes: Sequence[NodeRow], partitio
     `partition` is the one that will be asked for; empty: the default one. Nodes that are down or
     drained count as missing only where they are asked for by name.
     """
-    name = partition or next((node.partition for node in nodes if node.default), "")
+    name = partition or _default(nodes)
     wanted = [part for part in name.split(",") if part]
     known = {part.name for part in partitions} | {node.partition for node in nodes}
     unknown = [part for part in wanted if part not in known]
@@ -192,10 +197,8 @@ def never_runs(spec: JobSpec, partition: str, nodes: Sequence[NodeRow], partitio
     problems = _beyond_limits(spec, name, partitions)
     pool = {node.name: node for node in nodes if node.partition == name}
     problems += _named_nodes(spec, name, pool)
-    excluded = set(expand(spec.exclude_hosts))
-    asked = set(expand(spec.hosts)) or pool.keys()
-    fit = [node for node in pool.values() if node.name in asked - excluded and not _lacks(spec, node)]
-    if len(fit) < spec.nodes and not problems:
+    fit = len(_fitting(spec, name, nodes))
+    if fit < spec.nodes and not problems:
         problems.append(_too_few(spec, name, list(pool.values()), fit))
     return problems
 
@@ -206,7 +209,7 @@ def stranded(spec: JobSpec, partition: str, nodes: Sequence[NodeRow]) -> tuple[s
     Too few of the nodes that fit take jobs at all: that is no queue, and time alone does not mend it.
     Asked of a job that waits; `partition` as in `never_runs`.
     """
-    name = partition or next((node.partition for node in nodes if node.default), "")
+    name = partition or _default(nodes)
     fit = _fitting(spec, name, nodes)
     out = [node for node in fit.values() if not node.usable]
     if not out or len(fit) - len(out) >= spec.nodes:
@@ -258,10 +261,10 @@ def _lacks(spec: JobSpec, node: NodeRow) -> str:
     return ""
 
 
-def _too_few(spec: JobSpec, name: str, pool: list[NodeRow], fit: list[NodeRow]) -> str:
+def _too_few(spec: JobSpec, name: str, pool: list[NodeRow], fit: int) -> str:
     lacking: dict[str, list[str]] = {}
     for node in pool:
         if lack := _lacks(spec, node):
             lacking.setdefault(lack, []).append(node.name)
     why = "; ".join(f"too little for {lack}: {compress(hosts)}" for lack, hosts in list(lacking.items())[:3])
-    return f"{spec.nodes} nodes are asked for, and {len(fit)} of the {len(pool)} of partition {name!r} fit{': ' + why if why else ''}"
+    return f"{spec.nodes} nodes are asked for, and {fit} of the {len(pool)} of partition {name!r} fit{': ' + why if why else ''}"

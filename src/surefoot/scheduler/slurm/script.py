@@ -35,6 +35,10 @@ class Site:
     moved_to: str = ""
     """Partition that is asked for in place of the job's own and the site's."""
 
+    def excluding(self, spec: JobSpec) -> str:
+        """Hostlist: the nodes that are not to be used for a job."""
+        return ",".join(part for part in (spec.exclude_hosts, self.exclude_hosts) if part)
+
     def partition_of(self, spec: JobSpec) -> str:
         """The partition that is asked for; empty: Slurm's default."""
         return self.moved_to or spec.partition or self.partition
@@ -78,7 +82,7 @@ def directives(spec: JobSpec, site: Site, tag: str) -> list[str]:
         "reservation": spec.reservation,
         "constraint": spec.constraint,
         "nodelist": spec.hosts,
-        "exclude": ",".join(part for part in (spec.exclude_hosts, site.exclude_hosts) if part),
+        "exclude": site.excluding(spec),
         "array": spec.array,
         "dependency": spec.dependency,
         "signal": spec.signal,

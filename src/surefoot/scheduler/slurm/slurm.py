@@ -23,7 +23,7 @@ from surefoot.scheduler.slurm.controller import Controller, is_busy, words
 from surefoot.scheduler.slurm.hostlist import compress, expand
 from surefoot.scheduler.slurm.parse import Holder, NodeRow, Partition
 from surefoot.scheduler.slurm.pending import explain, never_runs, waits_for, word_of
-from surefoot.scheduler.slurm.retry import Retry, not_launched, retry
+from surefoot.scheduler.slurm.retry import not_launched, retry
 from surefoot.scheduler.slurm.script import LAUNCHER, SCRIPT, STARTER, Site, array_elements, batch_script
 from surefoot.scheduler.slurm.start import START
 from surefoot.scheduler.slurm.states import FINAL, AccountingRow, QueueRow, Witnesses, combine, reconcile
@@ -39,6 +39,8 @@ _INVENTORY_S = 60.0
 _HOLDERS_S = 10.0
 """So old may be what is told of a job that waits: all that wait share one question."""
 _CANCEL_WAIT_S = 15.0
+_CANCEL_PATIENCE_S = 30.0
+"""How long a controller that is too busy to cancel is asked again."""
 _END_WAIT_S = 60.0
 """Slurm's own KillWait, 30 s, and as long again for a controller that is slow."""
 _NOT_KNOWN = "Invalid job id specified"
@@ -108,8 +110,8 @@ class SlurmScheduler:
         """Partition by folder, of jobs that were moved to another than was asked for."""
         self._hinted: set[str] = set()
         self._damaged: dict[str, str] = {}
-        self._tries: dict[str, Retry] = {}
-        """By folder: what was asked of the last time that a job was submitted again."""
+        self._excluded: dict[str, str] = {}
+        """By folder: nodes that a job is not to have, since it was submitted again."""
         self._count: Counter[str] = Counter()
         self._slurm = Controller(connection, self._env, patience_s)
         self.queries = self._slurm.queries
@@ -148,10 +150,9 @@ class SlurmScheduler:
         )
         identifier = self._sbatch(folder, tag)
         job = Job(id=identifier, spec=spec, submitted_at=submitted_at)
-        elements = tuple(f"{identifier}_{n}" for n in array_elements(spec.array)) if spec.array else (identifier,)
         with self._lock:
-            self._tracked[identifier] = _Tracked(job, elements)
-            self._hurry()
+            self._tracked.pop(identifier, None)  # of an older job, where Slurm counts ids from the start again
+            self._track(job)
         self._connection.write({folder / "job.json": _json(job.canonical())})
         return job
 
@@ -171,13 +172,13 @@ class SlurmScheduler:
 
     def move(self, job: Job, partition: str, reason: str) -> Job:
         """Cancel a job that waits, and submit it to `partition`. Raises SchedulerError where it can't run there."""
-        before = self._tries.get(job.spec.folder, Retry("", ""))
-        self._refuse_impossible(job.spec, replace(self._site, exclude_hosts=before.exclude_hosts, moved_to=partition))
+        excluded = self._excluded.get(job.spec.folder, "")
+        self._refuse_impossible(job.spec, replace(self._site, exclude_hosts=excluded, moved_to=partition))
         self.cancel([job])
         if not self.poll([job])[job.id].state.final:
             raise SchedulerError(f"job {job.id} was cancelled and is still there", next_action=f"scancel {job.id}")
         self._moved[job.spec.folder] = partition
-        return self.resubmit(job, exclude_hosts=before.exclude_hosts, why=reason)
+        return self.resubmit(job, exclude_hosts=excluded, why=reason)
 
     def try_again(self, job: Job, status: JobStatus) -> Retried | None:
         """After a node's failure, without the nodes at fault: see `retry`.
@@ -190,15 +191,14 @@ class SlurmScheduler:
             status = refused[0]
         elif status.cause is not EndCause.NODE:
             return None
-        before = self._tries.get(job.spec.folder, Retry("", ""))
-        at_fault = (before.exclude_hosts, self.bad_nodes(status), refused[1] if refused else "")
+        at_fault = (self._excluded.get(job.spec.folder, ""), self.bad_nodes(status), refused[1] if refused else "")
         bad = ",".join(part for part in at_fault if part)
         tries = self._count[job.spec.folder] + 1
         again = retry(job.spec, status, tries, bad)
         if again is None or self._impossible(job.spec, self._site_for(job.spec, again.exclude_hosts)):
             return None
         self._count[job.spec.folder] += 1
-        self._tries[job.spec.folder] = again
+        self._excluded[job.spec.folder] = again.exclude_hosts
         return Retried(self.resubmit(job, exclude_hosts=again.exclude_hosts, why=again.reason), again.reason)
 
     def _not_launched(self, job: Job, status: JobStatus) -> tuple[JobStatus, str] | None:
@@ -279,8 +279,7 @@ class SlurmScheduler:
             nodes, partitions = self.inventory()
         except SchedulerError:
             return []
-        spec = _excluding(spec, site)
-        return never_runs(spec, site.partition_of(spec), nodes, partitions) if nodes else []
+        return never_runs(_within(spec, site), site.partition_of(spec), nodes, partitions) if nodes else []
 
     def inventory(self, oldest_s: float = _INVENTORY_S) -> tuple[list[NodeRow], list[Partition]]:
         """Nodes and partitions, at most so old. Raises SchedulerError."""
@@ -326,9 +325,8 @@ class SlurmScheduler:
             if self._holders is None or self._clock() - self._holders[0] > _HOLDERS_S:
                 self._holders = (self._clock(), parse.holders(self._slurm.output(commands.squeue_of_holders())))
             holders = self._holders[1]
-            before = self._tries.get(job.spec.folder, Retry("", ""))
-            site = self._site_for(job.spec, before.exclude_hosts)
-        return waits_for(_excluding(job.spec, site), site.partition_of(job.spec), nodes, holders)
+            site = self._site_for(job.spec, self._excluded.get(job.spec.folder, ""))
+        return waits_for(_within(job.spec, site), site.partition_of(job.spec), nodes, holders)
 
     # -- asking
 
@@ -489,7 +487,7 @@ class SlurmScheduler:
             active = [t.job for t in mine if not t.status.state.final]
             if not active:
                 return
-            self._cancel_ids([job.id for job in active])
+            self._cancel_ids([job.id for job in active], _CANCEL_PATIENCE_S)
             self._hurry()
         deadline = time.monotonic() + _CANCEL_WAIT_S
         while time.monotonic() < deadline:
@@ -499,7 +497,7 @@ class SlurmScheduler:
                     return
             time.sleep(0.2)
 
-    def _cancel_ids(self, ids: Sequence[str], patience_s: float = 30) -> None:
+    def _cancel_ids(self, ids: Sequence[str], patience_s: float) -> None:
         deadline = time.monotonic() + patience_s
         while True:
             result = self._slurm.run(commands.scancel(ids))
@@ -514,13 +512,17 @@ class SlurmScheduler:
 
     def end(self, jobs: Sequence[TaggedJob]) -> list[TaggedJob]:
         """Cancel jobs that others submitted, and wait for them to be gone. Those that are not. Raises SchedulerError."""
+        return self._end(jobs, self._patience_s, _END_WAIT_S)
+
+    def _end(self, jobs: Sequence[TaggedJob], patience_s: float, wait_s: float) -> list[TaggedJob]:
         if not jobs:
             return []
-        self._cancel_ids(list(dict.fromkeys(job.id.split("_")[0] for job in jobs)), self._patience_s)
-        ids = {job.id for job in jobs}
-        deadline = time.monotonic() + _END_WAIT_S
+        ids = dict.fromkeys(_whole(job) for job in jobs)
+        self._cancel_ids(list(ids), patience_s)
+        deadline = time.monotonic() + wait_s
         while True:
-            left = [job for job in self.tagged() if job.id in ids]
+            there = {_whole(job) for job in self.tagged()}
+            left = [job for job in jobs if _whole(job) in there]
             if not left or time.monotonic() > deadline:
                 return left
             time.sleep(1)
@@ -532,16 +534,8 @@ class SlurmScheduler:
         if written is None:
             return True  # never submitted
         tag = _word_in(intent, written, "tag")
-        mine = [job.id for job in self.tagged() if job.tag == tag]
-        if not mine:
-            return True
-        self._cancel_ids(mine)
-        deadline = time.monotonic() + _CANCEL_WAIT_S
-        while time.monotonic() < deadline:
-            if not any(job.tag == tag for job in self.tagged()):
-                return True
-            time.sleep(1)
-        return False
+        mine = [job for job in self.tagged() if job.tag == tag]
+        return not self._end(mine, _CANCEL_PATIENCE_S, _CANCEL_WAIT_S)
 
     def close(self) -> None:
         """Cancel what is still there of what this object submitted or polled."""
@@ -567,9 +561,14 @@ def _tagged(row: QueueRow, folder: str) -> TaggedJob:
     )
 
 
-def _excluding(spec: JobSpec, site: Site) -> JobSpec:
-    excluding = ",".join(part for part in (spec.exclude_hosts, site.exclude_hosts) if part)
-    return spec.model_copy(update={"exclude_hosts": excluding})
+def _whole(job: TaggedJob) -> str:
+    """The id of a job, or of the array that it is an element of: an array's rows change while it starts and ends."""
+    return job.id.split("_")[0]
+
+
+def _within(spec: JobSpec, site: Site) -> JobSpec:
+    """The job as Slurm is asked for it, with all nodes excluded that it may not have."""
+    return spec.model_copy(update={"exclude_hosts": site.excluding(spec)})
 
 
 def _active(row: QueueRow | None) -> bool:
