@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from surefoot.errors import EvidenceError
@@ -252,14 +252,20 @@ _WHY_NOT_LAUNCHED = (
 )
 
 
+def _printed(evidence: EvidenceSet, spec: JobSpec) -> Iterator[tuple[str, list[str]]]:
+    """(name, rows) of each output file of a job's last try."""
+    for blob in evidence.under(f"raw/{spec.name}"):
+        if blob.name.endswith(".out") and not blob.name.startswith(f"raw/{spec.name}/try-"):
+            yield blob.name, blob.read().decode(errors="replace").splitlines()
+
+
 def _launch_errors(evidence: EvidenceSet, spec: JobSpec) -> list[tuple[Evidence, str, str]]:
     """(reference, node, why) of every node on which Slurm could not start ranks, in srun's own words."""
     found = []
-    for blob in evidence.under(f"raw/{spec.name}"):
-        if blob.name.endswith(".out") and not blob.name.startswith(f"raw/{spec.name}/try-"):
-            for number, row in enumerate(blob.read().decode(errors="replace").splitlines(), 1):
-                if match := LAUNCH_ERROR.match(row.strip()):
-                    found.append((evidence.ref(blob.name, line=number, text=row), match.group(1), match.group(2)))
+    for name, rows in _printed(evidence, spec):
+        for number, row in enumerate(rows, 1):
+            if match := LAUNCH_ERROR.match(row.strip()):
+                found.append((evidence.ref(name, line=number, text=row), match.group(1), match.group(2)))
     return found
 
 
@@ -281,12 +287,10 @@ def _not_launched(evidence: EvidenceSet, spec: JobSpec, claim: str, errors: list
 def _silent(evidence: EvidenceSet, spec: JobSpec, claim: str, done: JobDone) -> Check | None:
     """A job that ended before all of its ranks left a word, by Slurm's lines on them; None where it has none."""
     found, refs = [], []
-    for blob in evidence.under(f"raw/{spec.name}"):
-        if blob.name.endswith(".out") and not blob.name.startswith(f"raw/{spec.name}/try-"):
-            rows = blob.read().decode(errors="replace").splitlines()
-            for trace in traces(rows, spec.folder):
-                found.append(trace)
-                refs.append(evidence.ref(blob.name, line=trace.line, text=trace.text))
+    for name, rows in _printed(evidence, spec):
+        for trace in traces(rows, spec.folder):
+            found.append(trace)
+            refs.append(evidence.ref(name, line=trace.line, text=trace.text))
     if not found:
         return None
     blind = any(trace.sees_no_folder for trace in found)
