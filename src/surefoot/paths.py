@@ -104,6 +104,11 @@ class RunPaths:
     folder: Path
 
     @property
+    def root(self) -> RootPaths:
+        """The root that the run lies under."""
+        return RootPaths(self.folder.parent.parent)
+
+    @property
     def manifest(self) -> Path:
         return self.folder / "run.json"
 

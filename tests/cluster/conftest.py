@@ -11,9 +11,8 @@ import slurm_here
 from held import Held, remove_folder
 from lab_drill import lab
 from surefoot.lab import machine
-from surefoot.lab.base_root import DEFAULT_SUITE
 from surefoot.lab.places import DEFAULT_HOME, HOME_VARIABLE, LabPaths, lab_home
-from surefoot.lab.spec import Tier
+from surefoot.lab.spec import DEFAULT_SUITE, Tier
 
 
 @pytest.fixture(scope="session")

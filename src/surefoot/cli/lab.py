@@ -13,13 +13,13 @@ import click
 from surefoot.cli.options import json_option
 from surefoot.errors import RequestError
 from surefoot.lab import lifecycle, machine
-from surefoot.lab.base_root import DEFAULT_SUITE, SUITES
+from surefoot.lab.base_root import SUITES
 from surefoot.lab.breaking import break_lab, mend_lab
 from surefoot.lab.faults import FAULTS
 from surefoot.lab.hosts import enter_command
 from surefoot.lab.interpreter import running_environment
 from surefoot.lab.places import DEFAULT_HOME, HOME_VARIABLE, LabHome, lab_home
-from surefoot.lab.spec import CLIMBER, HEAD, MAX_NODES, LabSpec, Tier, address
+from surefoot.lab.spec import CLIMBER, DEFAULT_SUITE, HEAD, MAX_NODES, LabSpec, Tier, address
 from surefoot.lab.state import LabState, load
 from surefoot.units import format_duration
 

@@ -90,17 +90,20 @@ class Climb:
         there = self.root.run(self.manifest.run_id)
         return Mirror(self.connection, self.run_paths, there, self.emit)
 
-    @property
-    def _home(self) -> str:
-        """The root that this machine keeps the run under."""
-        return str(self.run_paths.folder.parent.parent)
-
     def _close(self) -> None:
         """Cancel what is still there, or say that it could not be."""
         try:
             self.scheduler.close()
         except MachineryError as error:
-            command = ["surefoot", "jobs", "--reap", "--run", self.manifest.run_id, "--root", self._home]
+            command = [
+                "surefoot",
+                "jobs",
+                "--reap",
+                "--run",
+                self.manifest.run_id,
+                "--root",
+                str(self.run_paths.root.root),
+            ]
             self.emit(Note.now(f"jobs of this run may still be there: {error}; end them with: {shlex.join(command)}"))
         self.connection.close()
 
@@ -146,7 +149,17 @@ class Climb:
         for spec in attempt.evidence.plan.jobs:
             folder = Path(spec.folder)
             if not self.scheduler.reap(folder):
-                words = shlex.join(["surefoot", "jobs", "--reap", "--run", self.manifest.run_id, "--root", self._home])
+                words = shlex.join(
+                    [
+                        "surefoot",
+                        "jobs",
+                        "--reap",
+                        "--run",
+                        self.manifest.run_id,
+                        "--root",
+                        str(self.run_paths.root.root),
+                    ]
+                )
                 self.emit(Note.now(f"the job in {folder} still runs and does not end; try: {words}"))
             elif attempt.collection is None and self.connection.remote and self.connection.exists(folder):
                 bring_home(self.connection, folder, attempt.paths.job(spec.name))

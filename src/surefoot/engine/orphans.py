@@ -121,7 +121,7 @@ def jobs_of(cluster: Cluster, root: str | None, *, take_over: bool = False) -> J
 
 def jobs_of_run(paths: RunPaths, *, take_over: bool = False) -> Jobs:
     """The jobs of the cluster that a run was climbed on. Raises RunNotFoundError, RequestError."""
-    return _made(load_manifest(paths).inputs.cluster, RootPaths(paths.folder.parent.parent), take_over)
+    return _made(load_manifest(paths).inputs.cluster, paths.root, take_over)
 
 
 def _made(cluster: Cluster, home: RootPaths, take_over: bool) -> Jobs:

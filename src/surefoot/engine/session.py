@@ -145,7 +145,7 @@ def resume(run_paths: RunPaths, chosen: Chosen) -> Session:
         cluster, chosen.ladder or old.ladder, chosen.recipe or old.recipe, chosen.policy or old.policy
     )
     refuse_unsupported(cluster)
-    root, home = RootPaths(Path(cluster.root)), RootPaths(run_paths.folder.parent.parent)
+    root, home = RootPaths(Path(cluster.root)), run_paths.root
     if cluster.connection.kind == "local" and root != home:
         raise RequestError(
             f"run {before.run_id!r} lies under {home.root}, and the cluster's root is {cluster.root}",

@@ -14,12 +14,11 @@ from surefoot.errors import MachineryError
 from surefoot.files import sha256_file, write_atomic
 from surefoot.lab.commands import remove_tree, run
 from surefoot.lab.places import LabHome
-from surefoot.lab.spec import CLIMBER, CLIMBER_UID
+from surefoot.lab.spec import CLIMBER, CLIMBER_UID, DEFAULT_SUITE
 from surefoot.lab.state import load, locked
 from surefoot.model.base import digest_of
 from surefoot.scheduler.processes import start_ticks
 
-DEFAULT_SUITE = "bookworm"
 SUITES: dict[str, str] = {"bullseye": "20.11", "bookworm": "22.05", "trixie": "24.11", "sid": "newest"}
 """Debian suites that a lab was brought up with, and the release of Slurm in each."""
 PACKAGES = (

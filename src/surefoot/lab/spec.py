@@ -15,6 +15,7 @@ SWITCH = "sw"
 CLIMBER = "climber"
 """The ordinary user of the lab, with a home that every host shares."""
 CLIMBER_UID = 2001
+DEFAULT_SUITE = "bookworm"
 MAX_NODES = 64
 MAX_SLOTS = 200
 
@@ -35,7 +36,7 @@ class LabSpec(Record):
 
     name: str = Field(default="lab", pattern=r"^[a-z][a-z0-9]{0,11}$")
     tier: Tier = Tier.HOSTS
-    suite: str = Field(default="bookworm", pattern=r"^[a-z][a-z0-9.-]{1,30}$")
+    suite: str = Field(default=DEFAULT_SUITE, pattern=r"^[a-z][a-z0-9.-]{1,30}$")
     """Debian suite of the hosts, and so their version of Slurm."""
     nodes: int = Field(default=2, ge=1, le=MAX_NODES)
     gpus_per_node: int = Field(default=8, ge=0, le=16)

@@ -57,23 +57,25 @@ class _Row:
     told_at: float = 0.0
     result: RungResult | None = None
 
-    def progress(self) -> str:
-        """What its jobs say, while none of them waits; else how many are over."""
+    def _said(self) -> str | None:
+        """The last that its jobs said; None where one of them waits, or nothing was said."""
         waiting = any(job.last.state is JobState.PENDING for job in self.jobs.rows.values())
-        if self.last is not None and not waiting:
-            return one_line(_progress_text(self.last), 60)
-        return self.jobs.count()
+        return one_line(_progress_text(self.last), 60) if self.last is not None and not waiting else None
+
+    def progress(self) -> str:
+        """What its jobs say, else how many are over."""
+        said = self._said()
+        return self.jobs.count() if said is None else said
 
     def doing(self) -> str:
         """What it does now: its last progress, else the states of its jobs."""
-        jobs = [row.last for row in self.jobs.rows.values()]
-        waiting = [job for job in jobs if job.state is JobState.PENDING]
-        if self.last is not None and not waiting:
-            return one_line(_progress_text(self.last), 60)
-        running = [job for job in jobs if not job.state.final]
+        said = self._said()
+        if said is not None:
+            return said
+        running = [row.last for row in self.jobs.rows.values() if not row.last.state.final]
         if not running:
             return ""
-        job = (waiting or running)[-1]
+        job = ([job for job in running if job.state is JobState.PENDING] or running)[-1]
         known = f" {job.job_id}" if job.job_id else ""
         reason = f" ({job.reason})" if job.reason else ""
         return one_line(f"job {job.job}{known} {job.state.lower()}{reason}", 120)
