@@ -90,21 +90,18 @@ class Climb:
         there = self.root.run(self.manifest.run_id)
         return Mirror(self.connection, self.run_paths, there, self.emit)
 
+    @property
+    def _to_reap(self) -> str:
+        """The command that ends what this run has left in the scheduler."""
+        root = str(self.run_paths.root.root)
+        return shlex.join(["surefoot", "jobs", "--reap", "--run", self.manifest.run_id, "--root", root])
+
     def _close(self) -> None:
         """Cancel what is still there, or say that it could not be."""
         try:
             self.scheduler.close()
         except MachineryError as error:
-            command = [
-                "surefoot",
-                "jobs",
-                "--reap",
-                "--run",
-                self.manifest.run_id,
-                "--root",
-                str(self.run_paths.root.root),
-            ]
-            self.emit(Note.now(f"jobs of this run may still be there: {error}; end them with: {shlex.join(command)}"))
+            self.emit(Note.now(f"jobs of this run may still be there: {error}; end them with: {self._to_reap}"))
         self.connection.close()
 
     def _judge(self) -> Judge:
@@ -149,18 +146,7 @@ class Climb:
         for spec in attempt.evidence.plan.jobs:
             folder = Path(spec.folder)
             if not self.scheduler.reap(folder):
-                words = shlex.join(
-                    [
-                        "surefoot",
-                        "jobs",
-                        "--reap",
-                        "--run",
-                        self.manifest.run_id,
-                        "--root",
-                        str(self.run_paths.root.root),
-                    ]
-                )
-                self.emit(Note.now(f"the job in {folder} still runs and does not end; try: {words}"))
+                self.emit(Note.now(f"the job in {folder} still runs and does not end; try: {self._to_reap}"))
             elif attempt.collection is None and self.connection.remote and self.connection.exists(folder):
                 bring_home(self.connection, folder, attempt.paths.job(spec.name))
 
