@@ -562,7 +562,7 @@ def _tagged(row: QueueRow, folder: str) -> TaggedJob:
 
 
 def _whole(job: TaggedJob) -> str:
-    """The id of a job, or of the array that it is an element of: an array's rows change while it starts and ends."""
+    """The id of a job, or of the array that it is an element of: an array is ended, and waited for, as a whole."""
     return job.id.split("_")[0]
 
 
