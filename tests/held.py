@@ -116,7 +116,8 @@ def start(
 def remove_folder(folder: str) -> None:
     """End every process of the folder, then remove it."""
     deadline = time.monotonic() + 20
-    while pids := processes_with(folder):
+    # Twice: a process that is just starting another program has no environment to be seen.
+    while pids := processes_with(folder) or processes_with(folder, after_s=0.05):
         assert time.monotonic() < deadline, f"processes of {folder} that will not end: {pids}"
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
@@ -125,8 +126,9 @@ def remove_folder(folder: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def processes_with(folder: str) -> list[int]:
+def processes_with(folder: str, after_s: float = 0) -> list[int]:
     """Living processes of a folder: in their environment stands it, or a Slurm's configuration below it."""
+    time.sleep(after_s)
     marks = (f"SLURM_CONF={folder}/".encode(), f"{FOLDER}={folder}/".encode())
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
