@@ -78,7 +78,7 @@ def test_the_ending_of_a_rank_comes_back_as_it_was(
     assert status.cause is (None if good else EndCause.EXIT)
 
 
-TELL = "import json, os, time; open(f'env-{os.environ[\"RANK\"]}.json', 'w').write(json.dumps({**os.environ, 'cwd': os.getcwd()})); print('rank', os.environ['RANK'], flush=True)"
+TELL = "import json, os, time; open(f'env-{os.environ[\"RANK\"]}.json', 'w').write(json.dumps({**os.environ, 'cwd': os.getcwd()})); os.write(1, f'rank {os.environ[\"RANK\"]}\\n'.encode())"
 
 
 @pytest.mark.parametrize("launch", ["ranks", "torchrun"])

@@ -29,7 +29,7 @@ from typing import Any
 from surefoot.errors import StorageError
 from surefoot.files import write_atomic
 from surefoot.node.chooser import node_key, script
-from surefoot.node.rank import Rank
+from surefoot.node.rank import Rank, say
 from surefoot.node.venv_build import Builder, BuildError, Source, flush, move_in, settle
 
 STALE_S = 30.0
@@ -155,7 +155,7 @@ class Waiting:
             self.told_at = time.monotonic()
             known = builder or {}
             text = f"waiting for {known.get('host', 'another rank')}, which builds {key}: {known.get('text', '')}"
-            print(text, flush=True)
+            say(text)
             self.to(known.get("done", 0), text)
 
 
@@ -233,7 +233,7 @@ def _after_others(order: Order, key: str, claim: Claim, tell: Tell) -> dict[str,
         before = [path for path in alive if states[path].get("begun") or path.name < claim.folder.name]
         if not before:
             for path in set(others) - set(alive):
-                print(f"removing what a dead build left: {path.name}", flush=True)
+                say(f"removing what a dead build left: {path.name}")
                 shutil.rmtree(path, ignore_errors=True)
             return None
         waiting.tell(key, states[before[0]])
@@ -330,14 +330,14 @@ def main() -> None:
     account = account_of(rank)
     failure = account["failure"]
     if failure is None:
-        print(f"rank {rank.rank}: {account['key']}: {account['outcome']}", flush=True)
+        say(f"rank {rank.rank}: {account['key']}: {account['outcome']}")
     rank.report(account)
     if failure is not None:
         let_others_end(rank)
         kind = account["key"] or "unknown kind of node"
-        print(f"host {socket.gethostname()}, {kind}: no environment: {failure['step']}: {failure['text']}", flush=True)
+        say(f"host {socket.gethostname()}, {kind}: no environment: {failure['step']}: {failure['text']}")
         if failure["advice"]:
-            print(f"→ {failure['advice']}", flush=True)
+            say(f"→ {failure['advice']}")
         sys.exit(1)
 
 

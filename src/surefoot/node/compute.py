@@ -16,7 +16,7 @@ import torch
 
 from surefoot.benchmarks.positions import sample_positions
 from surefoot.node.group import device_facts, device_of
-from surefoot.node.rank import Rank
+from surefoot.node.rank import Rank, say
 
 TORCH_DTYPES = {"float32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16}
 BATCH_S = 0.01
@@ -130,7 +130,7 @@ def main() -> None:
     for number, dtype in enumerate(rank.request["dtypes"]):
         rank.progress(number, len(rank.request["dtypes"]) + 1, dtype)
         products.append(product_of(dtype, rank, device))
-        print(f"rank {rank.rank}: {dtype} done", flush=True)
+        say(f"rank {rank.rank}: {dtype} done")
     copy = copy_of(rank.request["copy_bytes"], device, min(0.5, rank.request["seconds"]))
     rank.report({"rank": rank.rank, "device": device_facts(device), "products": products, "copy": copy})
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
-from surefoot.node.rank import Rank
+from surefoot.node.rank import Rank, say
 
 
 def main() -> None:
@@ -17,7 +17,7 @@ def main() -> None:
     asked = {"exit_code": rank.request.get("exit_code"), "signal": rank.request.get("signal")}
     rank.report({"rank": rank.rank, **asked})
     how = f"signal {asked['signal']}" if asked["signal"] is not None else f"exit code {asked['exit_code']}"
-    print(f"surefoot rank {rank.rank} of {os.environ['SUREFOOT_NONCE']} ends with {how}", flush=True)
+    say(f"surefoot rank {rank.rank} of {os.environ['SUREFOOT_NONCE']} ends with {how}")
     if asked["signal"] is not None:
         os.kill(os.getpid(), asked["signal"])
     sys.exit(asked["exit_code"])

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 
-from surefoot.node.rank import Rank
+from surefoot.node.rank import Rank, say
 
 NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "SUREFOOT_ECHO")
 
@@ -24,9 +23,7 @@ def main() -> None:
             "cpus": sorted(os.sched_getaffinity(0)),
         }
     )
-    # One write for the whole line: ranks share the file, and print() writes the line's end on its own.
-    sys.stdout.write(f"surefoot rank {rank.rank} of {os.environ['SUREFOOT_NONCE']} has its environment\n")
-    sys.stdout.flush()
+    say(f"surefoot rank {rank.rank} of {os.environ['SUREFOOT_NONCE']} has its environment")
 
 
 if __name__ == "__main__":

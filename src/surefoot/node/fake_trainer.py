@@ -12,7 +12,7 @@ import sys
 import time
 
 from surefoot.files import write_atomic
-from surefoot.node.rank import Rank
+from surefoot.node.rank import Rank, say
 
 
 def main() -> None:
@@ -26,12 +26,12 @@ def main() -> None:
         done = step
         rank.progress(step, steps, "pretending to train")
         if rank.rank == 0:
-            print(f"step {step}/{steps}", flush=True)
+            say(f"step {step}/{steps}")
         if fail and step >= steps / 2:
             break
     rank.report({"rank": rank.rank, "steps": done, "slept_s": time.monotonic() - begun, "fail": fail})
     if fail:
-        print(f"rank {rank.rank}: failing on purpose, because the request says fail: true", file=sys.stderr, flush=True)
+        say(f"rank {rank.rank}: failing on purpose, because the request says fail: true", sys.stderr)
         sys.exit(1)
     if rank.rank == 0:
         metadata = {

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from surefoot.node.pci import gpus_on_bus
-from surefoot.node.rank import Rank
+from surefoot.node.rank import Rank, say
 
 Fact = dict[str, Any]
 
@@ -188,7 +188,7 @@ def main() -> None:
     """One probe a node."""
     rank = Rank.current("surefoot.node.probe")
     rank.report({"rank": rank.rank, "root": rank.request["root"], "facts": facts(rank.request["root"])})
-    print(f"rank {rank.rank}: facts of this node are reported")
+    say(f"rank {rank.rank}: facts of this node are reported")
 
 
 if __name__ == "__main__":

@@ -11,10 +11,11 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import surefoot
 from surefoot.files import tree_digest, tree_files, write_atomic
@@ -30,6 +31,17 @@ def running_code() -> tuple[str, str]:
     return str(folder), tree_digest(
         {f"src/surefoot/{name}": digest for name, digest in tree_files(folder, skip=()).items()}
     )
+
+
+def say(text: str, stream: TextIO | None = None) -> None:
+    """One line of a job's log (stdout unless `stream` is given), in one write.
+
+    The ranks of a job share the file, unbuffered, and ``print`` writes a line's end on its own:
+    two ranks at the same moment would tear each other's lines.
+    """
+    stream = sys.stdout if stream is None else stream
+    stream.write(f"{text}\n")
+    stream.flush()
 
 
 @dataclass(frozen=True)

@@ -187,8 +187,7 @@ def account(asked: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     """Print the account of this machine."""
-    json.dump(account(json.loads(sys.argv[1])), sys.stdout, indent=1, allow_nan=False)
-    print()
+    sys.stdout.write(json.dumps(account(json.loads(sys.argv[1])), indent=1, allow_nan=False) + "\n")
 
 
 if __name__ == "__main__":

@@ -54,8 +54,7 @@ def look(asked: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     """Print what this host sees."""
-    json.dump(look(json.loads(sys.argv[1])), sys.stdout, indent=1, allow_nan=False)
-    print()
+    sys.stdout.write(json.dumps(look(json.loads(sys.argv[1])), indent=1, allow_nan=False) + "\n")
 
 
 if __name__ == "__main__":

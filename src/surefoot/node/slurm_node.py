@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from surefoot.files import write_atomic
-from surefoot.node.rank import Rank
+from surefoot.node.rank import Rank, say
 from surefoot.node.runner import answer
 from surefoot.node.slurm_head import left_credential
 from surefoot.node.slurm_site import configuration, decode, differing, encode, munge_socket
@@ -114,7 +113,7 @@ def main() -> None:
             "left_behind": left_behind(rank.request["jobs"], os.environ["SUREFOOT_NONCE"]),
         }
     )
-    sys.stdout.write(f"surefoot rank {rank.rank} of {os.environ['SUREFOOT_NONCE']} looked at its node\n")
+    say(f"surefoot rank {rank.rank} of {os.environ['SUREFOOT_NONCE']} looked at its node")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from surefoot.files import write_atomic
-from surefoot.node.rank import Rank
+from surefoot.node.rank import Rank, say
 
 BLOCK = 8 * 1024**2
 VERSION_DIGITS = 7
@@ -208,7 +208,7 @@ def main() -> None:
     else:
         data["watching"] = watch_versions(scratch, wait_s)
         write_atomic(scratch / f"done-{rank.rank}", "done\n")
-    print(f"rank {rank.rank}: wrote {data['write']['bytes']} bytes below {scratch}")
+    say(f"rank {rank.rank}: wrote {data['write']['bytes']} bytes below {scratch}")
     rank.report(data)
 
 

@@ -11,11 +11,12 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
+
+from surefoot.node.rank import say
 
 LIST = (
     "import importlib.metadata as m, json, sys; "
@@ -177,8 +178,7 @@ class Builder:
         log.write(line + "\n")
         log.flush()
         self.lines += 1
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
+        say(line)
 
 
 def failing_line(lines: list[str]) -> tuple[int, str]:

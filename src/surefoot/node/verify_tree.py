@@ -17,7 +17,7 @@ from typing import Any
 import surefoot
 from surefoot.files import tree_digest, tree_files
 from surefoot.node.chooser import node_key
-from surefoot.node.rank import Rank
+from surefoot.node.rank import Rank, say
 
 
 def environment(base: str) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def main() -> None:
     trees = {}
     for name, folder in rank.request["trees"].items():
         files = tree_files(Path(folder), skip=())  # a stale .pyc would be run, too
-        print(f"rank {rank.rank}: {len(files)} files of the {name} below {folder}")
+        say(f"rank {rank.rank}: {len(files)} files of the {name} below {folder}")
         trees[name] = {
             "folder": folder,
             "real": os.path.realpath(folder),

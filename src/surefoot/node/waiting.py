@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from surefoot.node.rank import Rank
+from surefoot.node.rank import Rank, say
 
 
 def main() -> None:
@@ -18,7 +18,7 @@ def main() -> None:
     seconds = float(rank.request["seconds"])
     child = subprocess.Popen([sys.executable, "-c", f"import time; time.sleep({seconds})"], stdin=subprocess.DEVNULL)
     rank.report({"rank": rank.rank, "child": child.pid, "seconds": seconds})
-    print(f"surefoot rank {rank.rank} waits to be ended", flush=True)
+    say(f"surefoot rank {rank.rank} waits to be ended")
     rank.progress(0, 1, "waits to be ended")
     time.sleep(seconds)
     child.kill()

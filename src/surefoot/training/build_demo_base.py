@@ -25,6 +25,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from surefoot.model.score import Task
+from surefoot.node.rank import say
 from surefoot.training.data import Sample, collate, encode
 from surefoot.training.demo_tasks import DemoItem, held_out_prompts, make_items, write_demo_data
 from surefoot.training.loss import LossModel
@@ -160,7 +161,7 @@ def pretrain(model: Qwen2ForCausalLM, samples: list[Sample], *, steps: int, pad_
         optimiser.step()
         losses.append(loss.item())
         if step % 250 == 0 or step == steps - 1:
-            print(f"step {step + 1}/{steps} loss {losses[-1]:.3f} {time.monotonic() - start:.0f} s", flush=True)
+            say(f"step {step + 1}/{steps} loss {losses[-1]:.3f} {time.monotonic() - start:.0f} s")
     return losses
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from surefoot.errors import MachineryError, RequestError, SurefootError
 from surefoot.model.status import ExitCode
-from surefoot.node.rank import Rank
+from surefoot.node.rank import Rank, say
 
 
 def run(program: str, main: Callable[[Rank], None]) -> None:
@@ -15,7 +15,7 @@ def run(program: str, main: Callable[[Rank], None]) -> None:
     try:
         main(Rank.current(program))
     except SurefootError as error:
-        print(f"{program}: {error}", file=sys.stderr, flush=True)
+        say(f"{program}: {error}", sys.stderr)
         if isinstance(error, RequestError):
             sys.exit(ExitCode.REQUEST)
         sys.exit(ExitCode.MACHINERY if isinstance(error, MachineryError) else ExitCode.DISPROVED)

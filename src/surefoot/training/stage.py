@@ -17,7 +17,7 @@ from surefoot.errors import MachineryError, RequestError
 from surefoot.files import sha256_file, tree_digest, tree_files, write_atomic
 from surefoot.model.recipe import TaskSource
 from surefoot.model.score import Task
-from surefoot.node.rank import Rank
+from surefoot.node.rank import Rank, say
 from surefoot.training import models, program
 from surefoot.training.assets import StagedAsset, StagedAssets
 from surefoot.training.rows import RawRow, read_rows, tasks_of
@@ -181,9 +181,9 @@ def main(rank: Rank) -> None:
         Path(asked["cache"]),
     )
     for name, asset in staged.items():
-        print(f"{name}: {asset.source} {asset.state} at {asset.path}", flush=True)
+        say(f"{name}: {asset.source} {asset.state} at {asset.path}")
     if staged.dropped:
-        print(f"left out of training, their prompt is in the evaluation: {', '.join(staged.dropped)}", flush=True)
+        say(f"left out of training, their prompt is in the evaluation: {', '.join(staged.dropped)}")
     rank.report({"rank": rank.rank, **staged.canonical()})
 
 

@@ -38,7 +38,7 @@ from surefoot.files import sha256_file, tree_digest, tree_files, write_atomic
 from surefoot.model.base import Record
 from surefoot.model.recipe import Recipe
 from surefoot.node.group import device_facts, device_of, join
-from surefoot.node.rank import Rank
+from surefoot.node.rank import Rank, say
 from surefoot.training import lora, program
 from surefoot.training.data import Batch, Sample, collate, encode_all
 from surefoot.training.loss import LossModel
@@ -319,7 +319,7 @@ def _teller(rank: Rank) -> Callable[[float, float, str], None]:
         if rank.rank == 0 and (time.monotonic() - last > 0.5 or done == total):
             last = time.monotonic()
             rank.progress(done, total, text)
-            print(text, flush=True)
+            say(text)
 
     return tell
 

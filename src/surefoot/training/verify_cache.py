@@ -15,7 +15,7 @@ from typing import Any
 
 from surefoot.errors import EvidenceError, StorageError
 from surefoot.files import sha256_file, write_atomic
-from surefoot.node.rank import Rank
+from surefoot.node.rank import Rank, say
 from surefoot.training import program
 from surefoot.training.assets import KINDS
 from surefoot.training.tasks import keys_digest, prompt_key, read_tasks
@@ -68,7 +68,7 @@ def main(rank: Rank) -> None:
     if rank.rank == 0:
         content = {"nonce": os.environ["SUREFOOT_NONCE"], **keys}
         write_atomic(rank.folder / PROMPTS_FILE, json.dumps(content, indent=0) + "\n")
-    print(f"rank {rank.rank}: " + ", ".join(f"{n} {len(s['files'])} files" for n, s in seen.items()), flush=True)
+    say(f"rank {rank.rank}: " + ", ".join(f"{n} {len(s['files'])} files" for n, s in seen.items()))
     rank.report({"rank": rank.rank, "assets": seen, "overlap": overlap})
 
 
