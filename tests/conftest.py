@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,15 @@ import pytest
 
 from climbed import Climbed, climb_local
 from held import Held, sweep
+
+
+def pytest_configure() -> None:
+    """Signals are heard, however the tests were started: a shell lets what it starts with ``&`` ignore
+    SIGINT, processes hand that on, and commands of ours that are interrupted here would go on.
+    """
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")
