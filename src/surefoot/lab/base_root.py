@@ -25,6 +25,7 @@ PACKAGES = (
     *("systemd", "systemd-sysv", "dbus", "mount", "procps", "less", "ca-certificates", "curl", "rsync"),
     *("iproute2", "iputils-ping", "openssh-server", "openssh-client"),
     *("python3", "python3-venv", "python3-apt"),
+    "chrony",
     *("munge", "slurm-client", "slurmd", "slurmctld", "slurmdbd", "slurmrestd"),
     *("slurm-wlm-jwt-plugin", "slurm-wlm-mysql-plugin", "mariadb-server"),
     "tcc",  # a small C compiler, for the library behind the fault clock-off
@@ -48,6 +49,7 @@ _DISABLED = (
     *("mariadb.service", "slurmd.service", "slurmctld.service", "slurmdbd.service", "slurmrestd.service"),
     *("apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "fstrim.timer", "e2scrub_all.timer"),
     *("systemd-pstore.service", "systemd-timesyncd.service", "systemd-networkd.service", "getty@tty1.service"),
+    *("chrony.service", "chronyd.service"),  # started by the role common: without a right to set the clock, set up so
 )
 _MASKED = (
     *(
