@@ -183,6 +183,19 @@ def test_the_database_password_is_on_the_head_alone() -> None:
         assert (SECRETS.database_password in text) is (host == HEAD)
 
 
+def test_a_bare_host_has_nothing_of_slurm_and_no_name_of_another_host() -> None:
+    bare = SPEC.model_copy(update={"bare": True})
+    for host in bare.hosts:
+        files = host_files(bare, 0, host, SECRETS, WHO)
+        assert not [file.path for file in files if re.search("slurm|munge|mysql|known_hosts", file.path)]
+        assert content(files, "/etc/hosts") == f"127.0.0.1\tlocalhost\n127.0.1.1\t{host}\n"
+
+
+def test_bare_hosts_without_systemd_are_refused() -> None:
+    with pytest.raises(ValidationError, match="tier hosts"):
+        LabSpec(bare=True, tier=Tier.NAMESPACES)
+
+
 @pytest.mark.parametrize("tier", list(Tier))
 def test_the_head_runs_the_controller_and_the_nodes_run_slurmd(tier: Tier) -> None:
     assert "slurmctld" in services(tier, HEAD)
@@ -221,6 +234,13 @@ def test_every_suite_is_another_base_root_with_the_packages_that_it_has() -> Non
         assert f"--include={','.join(packages(suite))}" in command
     assert "slurm-wlm-jwt-plugin" not in packages("bullseye")
     assert packages("bookworm") == PACKAGES
+
+
+def test_a_bare_base_root_is_another_one_and_holds_nothing_that_a_role_installs() -> None:
+    assert base_key("", bare=True) not in {base_key("", suite) for suite in SUITES}
+    assert base_key("", bare=True) != base_key("", "trixie", bare=True)
+    command = build_command(Path("/x"), "", {}, bare=True)
+    assert "--include=systemd,systemd-sysv,openssh-server,python3" in command
 
 
 def test_an_archived_suite_is_fetched_without_its_security_archive() -> None:

@@ -80,9 +80,14 @@ def lab_command() -> None:
     show_default=True,
     help=f"Debian suite of the hosts, and so their Slurm: {', '.join(f'{k} {v}' for k, v in SUITES.items())}.",
 )
+@click.option(
+    "--bare",
+    is_flag=True,
+    help="Hosts with systemd, sshd and Python alone, as a machine just installed: up ends when root can log in.",
+)
 @click.option("--mirror", default="", metavar="URL", help="Debian mirror for the base root; default: mmdebstrap's own.")
 def up_command(*, name: str, home: str, mirror: str, with_python: bool, binds: tuple[str, ...], **spec: Any) -> int:
-    """Make a lab and wait until all its nodes are idle."""
+    """Make a lab and wait until all its nodes are idle; with --bare: until root can log in to its hosts."""
     started = time.monotonic()
     python, folders = running_environment() if with_python else ("", ())
     place = lab_home(home)
@@ -90,9 +95,12 @@ def up_command(*, name: str, home: str, mirror: str, with_python: bool, binds: t
         place, _spec(name=name, python=python, binds=(*binds, *folders), **spec), mirror=mirror, say=_say
     )
     paths = place.lab(name)
-    click.echo(
-        f"The lab {name!r} is up: {HEAD} and {state.spec.nodes} nodes idle after {format_duration(time.monotonic() - started)}."
-    )
+    took = format_duration(time.monotonic() - started)
+    if state.spec.bare:
+        click.echo(f"The lab {name!r} is up: {HEAD} and {state.spec.nodes} bare hosts after {took}.")
+        click.echo(f"  ssh -F {paths.ssh_config} root@{HEAD}")
+        return 0
+    click.echo(f"The lab {name!r} is up: {HEAD} and {state.spec.nodes} nodes idle after {took}.")
     click.echo(f"  ssh -F {paths.ssh_config} {HEAD}     as {CLIMBER}; root@{HEAD} works too")
     click.echo(f"  shared root   {paths.shared}")
     click.echo(f"  cluster file  {paths.cluster}")

@@ -30,6 +30,8 @@ PACKAGES = (
     *("slurm-wlm-jwt-plugin", "slurm-wlm-mysql-plugin", "mariadb-server"),
     "tcc",  # a small C compiler, for the library behind the fault clock-off
 )
+BARE_PACKAGES = ("systemd", "systemd-sysv", "openssh-server", "python3")
+"""Of hosts that a lab starts bare: what Ansible needs to come in, and nothing that a role installs."""
 _NOT_IN: dict[str, tuple[str, ...]] = {"bullseye": ("slurm-wlm-jwt-plugin", "slurm-wlm-mysql-plugin")}
 """Packages that a suite does not have: in Debian 11 the plugin for MariaDB is in slurm-wlm-basic-plugins."""
 _RELEASE_ALONE: dict[str, str] = {"bullseye": "http://deb.debian.org/debian"}
@@ -65,19 +67,24 @@ _FORWARDED = ("Acquire::Check-Valid-Until", "Acquire::Check-Date", "Acquire::htt
 """How apt on this machine is set up to reach its mirror; the base root is fetched the same way."""
 
 
-def packages(suite: str) -> tuple[str, ...]:
+def packages(suite: str, *, bare: bool = False) -> tuple[str, ...]:
     """What is installed in a base root of this suite, with all that it needs."""
+    if bare:
+        return BARE_PACKAGES
     return tuple(name for name in PACKAGES if name not in _NOT_IN.get(suite, ()))
 
 
-def base_key(mirror: str, suite: str = DEFAULT_SUITE) -> str:
+def base_key(mirror: str, suite: str = DEFAULT_SUITE, *, bare: bool = False) -> str:
     """Name of the base root that this version of Surefoot builds: the digest of what goes into it."""
-    clock = sha256_file(_CLOCK_SOURCE)
-    parts = {"suite": suite, "packages": packages(suite), "revision": _REVISION, "clock": clock, "mirror": mirror}
+    named = packages(suite, bare=bare)
+    parts: dict[str, object] = {"suite": suite, "packages": named, "revision": _REVISION, "mirror": mirror}
+    parts |= {} if bare else {"clock": sha256_file(_CLOCK_SOURCE)}
     return digest_of(parts)[:12]
 
 
-def build_command(target: Path, mirror: str, apt_options: dict[str, str], suite: str = DEFAULT_SUITE) -> list[str]:
+def build_command(
+    target: Path, mirror: str, apt_options: dict[str, str], suite: str = DEFAULT_SUITE, *, bare: bool = False
+) -> list[str]:
     """The command that fills `target`. Pure.
 
     It has mount and process namespaces of its own, and dies with the process that started it: nothing
@@ -87,7 +94,7 @@ def build_command(target: Path, mirror: str, apt_options: dict[str, str], suite:
     options = {"APT::Install-Recommends": "false", "Acquire::Languages": "none", **apt_options}
     command = ["setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
     command += ["--mount", "--propagation", "private", "--", "mmdebstrap", "--quiet", "--variant=apt"]
-    command.append(f"--include={','.join(packages(suite))}")
+    command.append(f"--include={','.join(packages(suite, bare=bare))}")
     command += [f'--aptopt={name} "{value}"' for name, value in options.items()]
     command += [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("man", "locale", "doc")]
     command.append("--dpkgopt=force-unsafe-io")  # half a base root is thrown away, not repaired
@@ -104,46 +111,48 @@ def machine_apt_options() -> dict[str, str]:
     return options
 
 
-def ensure_base(home: LabHome, suite: str, mirror: str, say: Callable[[str], None]) -> str:
+def ensure_base(home: LabHome, suite: str, mirror: str, say: Callable[[str], None], *, bare: bool = False) -> str:
     """Key of the base root, built first where it is not there yet. Two labs that ask at once build it once."""
-    key = base_key(mirror, suite)
+    key = base_key(mirror, suite, bare=bare)
     record = home.bases / f"{key}.json"
     if record.exists():  # nobody waits for another suite's base root to be built
         return key
     with locked(home.base_lock, "building the base root", wait=True):
         _remove_halves(home)
         if not record.exists():
-            say(f"building the base root (Debian {suite} with Slurm, once)")
-            _build(home, key, suite, mirror)
+            say(f"building the base root (Debian {suite}, {'bare' if bare else 'with Slurm'}, once)")
+            _build(home, key, suite, mirror, bare=bare)
             say(f"base root built in {json.loads(record.read_text())['seconds']:.0f} s")
-            _remove_unused(home, key, suite)
+            _remove_unused(home, key, suite, bare=bare)
     return key
 
 
-def _build(home: LabHome, key: str, suite: str, mirror: str) -> None:
+def _build(home: LabHome, key: str, suite: str, mirror: str, *, bare: bool) -> None:
     started = time.monotonic()
     home.bases.mkdir(parents=True, exist_ok=True)
     draft = home.bases / f"{key}.{os.getpid()}-{start_ticks(os.getpid())}.half"
     run(
-        build_command(draft, mirror, machine_apt_options(), suite),
+        build_command(draft, mirror, machine_apt_options(), suite, bare=bare),
         timeout_s=900,
         name=f"mmdebstrap {suite}",
         next_action=f"see that apt-get update works here, and that the mirror has {suite} (tried: {', '.join(SUITES)});"
         " another mirror is named with --mirror URL",
     )
-    _settle(draft)
+    _settle(draft, bare=bare)
     final = home.bases / key
     if final.exists():  # its record is missing: it was never whole
         remove_tree(final)
     draft.rename(final)
-    facts = {"suite": suite, "packages": packages(suite), "revision": _REVISION, "seconds": time.monotonic() - started}
+    facts: dict[str, object] = {"suite": suite, "packages": packages(suite, bare=bare), "revision": _REVISION}
+    facts |= {"bare": bare, "seconds": time.monotonic() - started}
     write_atomic(home.bases / f"{key}.json", json.dumps(facts, indent=1) + "\n")
 
 
-def _settle(root: Path) -> None:
+def _settle(root: Path, *, bare: bool) -> None:
     """What all hosts share beyond packages: users, what starts, what must not be shared."""
-    for user, uid, shell in ((CLIMBER, CLIMBER_UID, "/bin/bash"), (RESTD, RESTD_UID, "/usr/sbin/nologin")):
-        run(["chroot", str(root), "useradd", "-u", str(uid), "-U", "-M", "-s", shell, user])
+    if not bare:
+        _add_users(root)
+        _add_clock_library(root)
     system = root / "etc/systemd/system"
     disable(system)
     for unit in _MASKED:
@@ -151,9 +160,6 @@ def _settle(root: Path) -> None:
     for key in (root / "etc/ssh").glob("ssh_host_*"):
         key.unlink()
     (root / "etc/munge/munge.key").unlink(missing_ok=True)
-    shutil.copyfile(_CLOCK_SOURCE, root / "usr/local/src/lab-clock.c")
-    compiler = ["tcc", "-shared", "-nostdlib", "-o", CLOCK_LIBRARY, "/usr/local/src/lab-clock.c"]
-    run(["chroot", str(root), *compiler, *dlsym_library(root)])
     _write(
         root / "etc/systemd/journald.conf.d/lab.conf",
         "[Journal]\nStorage=volatile\nRuntimeMaxUse=16M\nRateLimitBurst=0\n",
@@ -163,6 +169,17 @@ def _settle(root: Path) -> None:
         "UseDNS no\nPasswordAuthentication no\nPermitRootLogin prohibit-password\nMaxStartups 200\nMaxSessions 200\n",
     )
     _write(root / "etc/systemd/system.conf.d/lab.conf", "[Manager]\nDefaultTimeoutStopSec=10s\nShowStatus=no\n")
+
+
+def _add_users(root: Path) -> None:
+    for user, uid, shell in ((CLIMBER, CLIMBER_UID, "/bin/bash"), (RESTD, RESTD_UID, "/usr/sbin/nologin")):
+        run(["chroot", str(root), "useradd", "-u", str(uid), "-U", "-M", "-s", shell, user])
+
+
+def _add_clock_library(root: Path) -> None:
+    shutil.copyfile(_CLOCK_SOURCE, root / "usr/local/src/lab-clock.c")
+    compiler = ["tcc", "-shared", "-nostdlib", "-o", CLOCK_LIBRARY, "/usr/local/src/lab-clock.c"]
+    run(["chroot", str(root), *compiler, *dlsym_library(root)])
 
 
 def dlsym_library(root: Path) -> list[str]:
@@ -191,11 +208,13 @@ def _remove_halves(home: LabHome) -> None:
         remove_tree(half)
 
 
-def _remove_unused(home: LabHome, key: str, suite: str) -> None:
-    """Base roots of the same suite, of other versions of Surefoot, that no lab stands on."""
+def _remove_unused(home: LabHome, key: str, suite: str, *, bare: bool) -> None:
+    """Base roots of the same suite and kind, of other versions of Surefoot, that no lab stands on."""
     used = {key} | {load(home, name).base for name in home.names()}
     for record in home.bases.glob("*.json"):
-        if record.stem not in used and json.loads(record.read_text()).get("suite", DEFAULT_SUITE) == suite:
+        facts = json.loads(record.read_text())
+        same = facts.get("suite", DEFAULT_SUITE) == suite and facts.get("bare", False) == bare
+        if record.stem not in used and same:
             record.unlink()
             remove_tree(record.with_suffix(""))
 

@@ -26,6 +26,7 @@ performance_schema=off
 # slurmdbd wants it off; older servers do not know it.
 loose_innodb_snapshot_isolation=OFF
 """
+_EARLY = "[Unit]\nDefaultDependencies=no\n"
 _RESTD_UNIT = f"""\
 [Service]
 User={RESTD}
@@ -83,13 +84,12 @@ def host_files(
     release: text.Release = text.DEFAULT_RELEASE,
 ) -> list[HostFile]:
     """All files of one host that the base root does not have, or not so."""
+    if spec.bare:
+        return _bare_files(spec, host, who)
     files = [
-        HostFile("/etc/hostname", f"{host}\n"),
+        *_reachable(host, who),
         HostFile("/etc/hosts", text.hosts_file(spec, slot)),
-        HostFile("/etc/machine-id", f"{who.machine_id}\n", mode=0o444),
-        HostFile("/etc/ssh/ssh_host_ed25519_key", who.ssh_host_key, mode=0o600),
         HostFile("/etc/ssh/ssh_known_hosts", who.known_hosts),
-        HostFile("/root/.ssh/authorized_keys", who.authorized_keys, mode=0o600),
         HostFile("/etc/munge/munge.key", secrets.munge_key, mode=0o400, owner="munge"),
         HostFile(text.SLURM_CONF, text.slurm_conf(spec, slot, release)),
         HostFile(text.GRES_CONF, text.gres_conf(spec)),
@@ -113,6 +113,28 @@ def host_files(
         if host == HEAD
         else [_drop_in("slurmd", "[Service]\nExecStartPre=/usr/local/sbin/lab-devices\n")]
     )
+
+
+def _reachable(host: str, who: Identity) -> list[HostFile]:
+    """Who the host is, and its door for root."""
+    return [
+        HostFile("/etc/hostname", f"{host}\n"),
+        HostFile("/etc/machine-id", f"{who.machine_id}\n", mode=0o444),
+        HostFile("/etc/ssh/ssh_host_ed25519_key", who.ssh_host_key, mode=0o600),
+        HostFile("/root/.ssh/authorized_keys", who.authorized_keys, mode=0o600),
+    ]
+
+
+def _bare_files(spec: LabSpec, host: str, who: Identity) -> list[HostFile]:
+    """What Debian's installer leaves, its line for 127.0.1.1 included; and GPUs, which a machine has before its system."""
+    unit = "lab-devices.service"
+    return [
+        *_reachable(host, who),
+        HostFile("/etc/hosts", f"127.0.0.1\tlocalhost\n127.0.1.1\t{host}\n"),
+        HostFile(scripts.DEVICES, scripts.devices_script(0 if host == HEAD else spec.gpus_per_node), mode=0o755),
+        HostFile(f"/etc/systemd/system/{unit}", f"{_EARLY}[Service]\nType=oneshot\nExecStart={scripts.DEVICES}\n"),
+        HostFile(f"/etc/systemd/system/sysinit.target.wants/{unit}", f"/etc/systemd/system/{unit}", link=True),
+    ]
 
 
 def _enabled(tier: Tier, host: str) -> Iterable[HostFile]:

@@ -134,6 +134,23 @@ def as_climber(state: LabState, host: str, argv: Sequence[str], *, timeout_s: fl
     return on_host(state, host, argv, timeout_s=timeout_s, user=CLIMBER).stdout
 
 
+def wait_until_reachable(state: LabState, *, timeout_s: float) -> None:
+    """Wait until every host's sshd runs. Raises MachineryError naming the host that did not come to that."""
+    deadline = time.monotonic() + timeout_s
+    for host in state.spec.hosts:
+        while True:
+            if not state.alive(host):
+                raise MachineryError(f"the host {host} ended")
+            inside = leader(state.processes[host])
+            asked = None if inside is None else on_host(state, host, ["systemctl", "is-active", "ssh"], check=False)
+            if asked is not None and asked.returncode == 0:
+                break
+            if time.monotonic() > deadline:
+                said = "it did not begin to boot" if asked is None else (asked.stdout + asked.stderr).strip()
+                raise MachineryError(f"{host}: sshd does not run after {timeout_s:.0f} s: {said}")
+            time.sleep(0.1)
+
+
 def end(state: LabState) -> None:
     """End every host at once, with all it runs. Raises MachineryError where something will not end."""
     for process in state.processes.values():

@@ -20,7 +20,7 @@ from surefoot.lab.host_files import Identity, Secrets, host_files, make_reachabl
 from surefoot.lab.hosts import on_host
 from surefoot.lab.places import LabHome, LabPaths
 from surefoot.lab.slurm import NodeState, add_accounts, node_states, wait_until_working
-from surefoot.lab.spec import CLIMBER, HEAD, LabSpec, Tier
+from surefoot.lab.spec import CLIMBER, CLIMBER_UID, HEAD, LabSpec, Tier
 from surefoot.lab.state import AppliedFault, LabState, claim_slot, load, locked, release_slot, save
 from surefoot.versions import at_least
 
@@ -44,7 +44,7 @@ def up(home: LabHome, spec: LabSpec, *, mirror: str, say: Say) -> LabState:
             raise RequestError(f"--bind {folder}: no such folder", next_action="name a folder of this machine")
     with locked(paths.lock, f"surefoot lab up --name {spec.name}"):
         _refuse_existing(home, spec.name)
-        base = ensure_base(home, spec.suite, mirror, say)
+        base = ensure_base(home, spec.suite, mirror, say, bare=spec.bare)
         slot = claim_slot(home, spec.name)
         state = save(paths, LabState(spec=spec, slot=slot, base=base, phase="starting", made_at=time.time()))
         try:
@@ -53,6 +53,10 @@ def up(home: LabHome, spec: LabSpec, *, mirror: str, say: Say) -> LabState:
             for host in spec.hosts:
                 process = hosts.start(home, spec, base, host)
                 state = save(paths, state.model_copy(update={"processes": {**state.processes, host: process}}))
+            if spec.bare:
+                say(f"{len(spec.hosts)} bare hosts started, waiting for their sshd")
+                hosts.wait_until_reachable(state, timeout_s=_UP_S)
+                return save(paths, state.model_copy(update={"phase": "up"}))
             say(f"{len(spec.hosts)} hosts started, waiting for Slurm")
             wait_until_working(state, timeout_s=_UP_S)
             if spec.tier is Tier.HOSTS:
@@ -121,8 +125,8 @@ def _write_lab(home: LabHome, state: LabState) -> None:
     write_atomic(paths.known_hosts, known)
     write_atomic(paths.ssh_config, configuration.ssh_config(spec, slot, key=paths.key, known_hosts=paths.known_hosts))
     write_atomic(paths.cluster, configuration.cluster_yaml(spec, shared=paths.shared))
-    _make_shared(paths, base, login_key)
-    release = version(base, "slurmctld")
+    _make_shared(paths, (CLIMBER_UID, CLIMBER_UID) if spec.bare else identity(base, CLIMBER), login_key)
+    release = configuration.DEFAULT_RELEASE if spec.bare else version(base, "slurmctld")
     for host in spec.hosts:
         who = Identity(uuid.uuid4().hex, (paths.secrets / f"{host}.key").read_text(), login_key, known)
         upper = paths.host(host).upper
@@ -139,9 +143,8 @@ def _new_key(path: Path, comment: str) -> str:
     return path.with_name(f"{path.name}.pub").read_text()
 
 
-def _make_shared(paths: LabPaths, base: Path, login_key: str) -> None:
+def _make_shared(paths: LabPaths, owner: tuple[int, int], login_key: str) -> None:
     """The shared root and, in it, the home of the lab's user, who may log in everywhere and from everywhere."""
-    owner = identity(base, CLIMBER)
     ssh = paths.user_homes / CLIMBER / ".ssh"
     ssh.mkdir(parents=True, exist_ok=True)
     (ssh / "authorized_keys").write_text(login_key)

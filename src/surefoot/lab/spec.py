@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from surefoot.model.base import Record
 
@@ -47,8 +47,16 @@ class LabSpec(Record):
     """Pretended, per node."""
     binds: tuple[str, ...] = ()
     """Folders of this machine that every host sees, read-only, under the same path."""
+    bare: bool = False
+    """Hosts as a machine just installed: systemd, sshd and Python, and nothing of Slurm. Something else makes them nodes."""
     python: str = ""
     """Interpreter for the cluster file; empty: the hosts' own, which has nothing but its standard library."""
+
+    @model_validator(mode="after")
+    def _bare_hosts_have_systemd(self) -> LabSpec:
+        if self.bare and self.tier is not Tier.HOSTS:
+            raise ValueError("bare hosts are of the tier hosts: what is installed on them wants systemd")
+        return self
 
     @property
     def node_names(self) -> tuple[str, ...]:
