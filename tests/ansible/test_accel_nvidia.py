@@ -246,3 +246,15 @@ def test_an_older_python_of_a_host_can_read_the_script() -> None:
         text = (ANSIBLE / f"roles/{role}/files/look.py").read_text()
         ast.parse(text, feature_version=(3, 9))
         assert "from __future__ import annotations" in text
+
+
+def test_the_report_counts_and_holds_each_problem_on_lines_of_its_own(tmp_path: Path) -> None:
+    nvidia_host(tmp_path)
+    put(tmp_path, "smi.xml", smi(gpus=7, persistence="Disabled"))
+    lines = COMPARE.nvidia_compare(look(tmp_path), WANTED)["report"].split("\n")
+    assert lines[0] == "of 13 claims 3 do not hold:"
+    assert [line.split(":")[0] for line in lines[1:] if not line.startswith("  → ")] == [
+        "GPUs",
+        "GPUs",
+        "persistence mode",
+    ]

@@ -2,7 +2,7 @@
 
 Filters:
 
-    facts | nvidia_compare(wanted)      {"problems": […], "found": […]}
+    facts | nvidia_compare(wanted)      {"problems": […], "found": […], "report": "…"}
     stdout | nvidia_driver_changes      what `apt-get --simulate` would do to the driver's packages
 
 `facts` is what ``roles/nvidia/files/look.py`` printed.
@@ -66,7 +66,7 @@ class Claims:
             self.problems.append(f"{problem}\n  → {advice}")
 
 
-def nvidia_compare(facts: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, list[str]]:
+def nvidia_compare(facts: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
     """Every claim with what shows it, and every mismatch with what to do."""
     claims = Claims(facts, wanted)
     for name, check in _CLAIMS.items():
@@ -74,7 +74,13 @@ def nvidia_compare(facts: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[
             check(claims)
         except UnknownError as error:
             claims.problems.append(f"{name}: {error}\n  → {_advice_unknown(name)}")
-    return {"problems": claims.problems, "found": claims.found}
+    return {"problems": claims.problems, "found": claims.found, "report": _report(claims)}
+
+
+def _report(claims: Claims) -> str:
+    """One line that counts, then each problem."""
+    total = len(claims.problems) + len(claims.found)
+    return "\n".join([f"of {total} claims {len(claims.problems)} do not hold:", *claims.problems])
 
 
 def _advice_unknown(name: str) -> str:

@@ -1,6 +1,6 @@
 """RDMA rails that roles/rdma found on a host, against those that the inventory declares: plain words.
 
-    facts | rdma_compare(wanted)      {"problems": […], "found": […]}
+    facts | rdma_compare(wanted)      {"problems": […], "found": […], "report": "…"}
 
 `facts` is what ``roles/rdma/files/look.py`` printed. `wanted`: ``rails`` (name, hca, port, subnet, rate_gbit_s,
 mtu), ``mtu``, ``gid_index``, ``pfc_priorities``, ``other_devices``.
@@ -34,7 +34,7 @@ class Comparison:
             self.problems.append(f"{problem}\n  → {advice}")
 
 
-def rdma_compare(facts: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, list[str]]:
+def rdma_compare(facts: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
     """Every claim with what shows it, and every mismatch with device, port, expected and found."""
     unknown = [
         f"{facts[name]['from']} cannot be read: {facts[name]['unknown']}\n  → what is not known is not passed"
@@ -42,7 +42,7 @@ def rdma_compare(facts: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[st
         if "unknown" in facts[name]
     ]
     if unknown:
-        return {"problems": unknown, "found": []}
+        return _said(unknown, [])
     comparison = Comparison(facts["ports"]["value"], facts["interfaces"]["value"], wanted)
     rails: Sequence[Rail] = wanted["rails"]
     if not rails:
@@ -65,7 +65,13 @@ def rdma_compare(facts: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[st
         for check in (_up, _rate, _mtu, _subnet, _gid, _pfc):
             check(rail, port, comparison)
     _undeclared(taken, comparison)
-    return {"problems": comparison.problems, "found": comparison.found}
+    return _said(comparison.problems, comparison.found)
+
+
+def _said(problems: list[str], found: list[str]) -> dict[str, Any]:
+    """Both, and for people one line that counts, then each problem."""
+    report = [f"of {len(problems) + len(found)} claims {len(problems)} do not hold:", *problems]
+    return {"problems": problems, "found": found, "report": "\n".join(report)}
 
 
 def _where(port: Port) -> str:
