@@ -393,6 +393,7 @@ class SlurmScheduler:
                 queue=row,
                 accounting=heard.accounting,
                 done=done,
+                ranks=t.job.spec.world_size,
                 requeue=t.job.spec.requeue,
                 silent_since=t.silent_since.get(element),
                 before=t.last.get(element),

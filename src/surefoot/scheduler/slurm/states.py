@@ -102,6 +102,8 @@ class Witnesses:
     queue: QueueRow | None = None
     accounting: Sequence[AccountingRow] = ()
     done: JobDone | None = None
+    ranks: int = 0
+    """How many were asked for; 0: not known."""
     requeue: bool = False
     silent_since: float | None = None
     """When it was first seen that the queue does not know it as active."""
@@ -123,7 +125,7 @@ def reconcile(seen: Witnesses) -> JobStatus:
         state = ACTIVE.get(row.state, JobState.RUNNING)
         # Only once the batch script has ended: while ranks run, they could have written it themselves.
         if done is not None and row.state == "COMPLETING" and not _of_earlier_life(done, row.started_at):
-            return _asked_to_end(seen, done, row.nodes) or _with_done(done, None, row.nodes)
+            return _slurm_knows_why(seen, done, row.nodes) or _with_done(done, None, row.nodes)
         return _active(row, state)
     return _over(seen, row, done)
 
@@ -136,7 +138,7 @@ def _over(seen: Witnesses, row: QueueRow | None, done: JobDone | None) -> JobSta
         return JobStatus(state=JobState.PENDING, reason="preempted; Slurm puts it back into the queue")
     ended = _ending(seen, row)
     if done is not None and not (ended and _of_earlier_life(done, ended.started_at, ended.word)):
-        hold = None if ended else _asked_to_end(seen, done, "")
+        hold = None if ended else _slurm_knows_why(seen, done, "")
         return hold or _with_done(done, ended, ended.nodes if ended else "")
     if ended is not None:
         return _without_done(seen, ended)
@@ -276,18 +278,21 @@ def _with_done(done: JobDone, ended: _Ended | None, nodes: str) -> JobStatus:
     )
 
 
-def _asked_to_end(seen: Witnesses, done: JobDone, nodes: str) -> JobStatus | None:
-    """A job that Slurm asked to end does not know why (cancelled, its limit was changed, preempted):
-    Slurm's word is waited for, for a while. None: no need, or the while is over.
+def _slurm_knows_why(seen: Witnesses, done: JobDone, nodes: str) -> JobStatus | None:
+    """A job may not know why it ended: Slurm's word is then waited for, for a while. None: no need, or it is over.
 
-    Slurm tells the ranks before it tells the batch script: where a TERM was quick, the job only
-    knows that a rank died of it.
+    - Slurm asked it to end (cancelled, its limit was changed, preempted). Slurm tells the ranks before
+      it tells the batch script: where a TERM was quick, the job only knows that a rank died of it.
+    - A rank said nothing: its node may have failed. Srun then ends, with 0 even, and Slurm says so only
+      when it has cleaned up.
     """
     told = done.state is JobState.CANCELLED
     felt = done.state is JobState.FAILED and any(rank.signal == signal.SIGTERM for rank in done.ranks)
-    if not (told or felt) or seen.now - done.ended_at > BAD_END_GRACE_S:
+    mute = done.state is JobState.FAILED and len(done.ranks) < seen.ranks
+    if not (told or felt or mute) or seen.now - done.ended_at > (DONE_GRACE_S if mute else BAD_END_GRACE_S):
         return None
-    return _waiting(seen, nodes, "Slurm asked it to end, and has not said why yet")
+    said = "a rank of it said nothing" if mute else "Slurm asked it to end"
+    return _waiting(seen, nodes, f"{said}, and Slurm has not said why yet")
 
 
 def _without_done(seen: Witnesses, ended: _Ended) -> JobStatus:
