@@ -7,7 +7,8 @@ Events, in the order in which they happen; keys that have nothing to say are lef
     {"event": "task", "task": "Write slurm.conf", "role": "slurm", "at": "roles/slurm/tasks/main.yml:12"}
     {"event": "result", "host": "n1", "task": …, "role": …, "at": …, "module": "ansible.builtin.template",
      "status": "ok" | "changed" | "failed" | "unreachable" | "skipped", "ignored": true, "item": "gres.conf",
-     "message": "…", "path": "/etc/slurm/slurm.conf", "diff": [{"before": …, "after": …} | {"prepared": …}]}
+     "message": "…", "path": "/etc/slurm/slurm.conf", "diff": [{"before": …, "after": …} | {"prepared": …}],
+     "packages": ["slurmd"]}
     {"event": "stats", "hosts": {"n1": {"ok": 9, "changed": 1, "unreachable": 0, "failures": 0, …}}}
 
 A run that was cut off has no ``stats``. Of a loop each item has a result and the task has one without
@@ -117,7 +118,9 @@ class CallbackModule(CallbackBase):
         loop = "results" in said and not item
         label = said.get("_ansible_item_label", said.get("item")) if item else None
         message = (
-            said.get("msg", "") if status in ("failed", "unreachable") or said.get("_ansible_verbose_always") else ""
+            said.get("msg", "")
+            if status in ("failed", "unreachable", "skipped") or said.get("_ansible_verbose_always")
+            else ""
         )
         if status == "failed" and not message:
             message = said.get("stderr") or said.get("censored") or ""
@@ -132,10 +135,22 @@ class CallbackModule(CallbackBase):
             message=masked(str(message)) if message else None,
             path=None if loop else said.get("dest") or said.get("path") or _headed(said.get("diff")),
             diff=[] if loop else list(_differences(said.get("diff"))),
+            packages=[] if loop else _packages(result.task.action, said.get("invocation")),
         )
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
         self._tell("stats", hosts={host: stats.summarize(host) for host in sorted(stats.processed)})
+
+
+def _packages(module: str, invocation: Any) -> list[str]:
+    """Names of the packages that a task asks for, without versions."""
+    if module.rsplit(".", 1)[-1] not in ("apt", "package"):
+        return []
+    asked = invocation.get("module_args") if isinstance(invocation, dict) else None
+    asked = asked if isinstance(asked, dict) else {}
+    named = next((asked[key] for key in ("name", "package", "pkg") if asked.get(key)), [])
+    names = named if isinstance(named, list) else str(named).split(",")
+    return sorted({str(name).split("=")[0].split("/")[0].strip() for name in names if not str(name).endswith("*")})
 
 
 def _headed(found: Any) -> str | None:

@@ -29,6 +29,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "show": ("surefoot.cli.runs", "Show what a run proved, rung by rung."),
     "report": ("surefoot.cli.runs", "Write a run's report.html, junit.xml and summary.json again."),
     "jobs": ("surefoot.cli.jobs", "List a cluster's jobs that climbs submitted, and end those left behind."),
+    "inventory": ("surefoot.cli.provision", "Compare the Ansible inventory, the cluster file and Slurm."),
+    "drift": ("surefoot.cli.provision", "Tell what a run of the Ansible site would change, and who changed it."),
     "schema": ("surefoot.cli.schema", "Print the JSON schema of a configuration file."),
     "lab": ("surefoot.cli.lab", "A real multi-host Slurm cluster on this machine."),
 }

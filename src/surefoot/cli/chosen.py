@@ -52,7 +52,8 @@ def chosen(configuration: dict[str, Any], *, recorded: RunPaths | None = None) -
 
 def _recorded_ladder(paths: RunPaths) -> Loaded[Ladder]:
     """The ladder that a run has, as if a file had said it."""
-    ladder = load_manifest(paths).inputs.ladder
+    inputs = load_manifest(paths).inputs
+    ladder = inputs.asked_ladder or inputs.ladder
     data = ladder.canonical()
     source = YamlSource(
         file=f"the ladder of run {paths.folder.name}",

@@ -13,9 +13,10 @@ from surefoot.cli.options import configuration_options, json_option, root_paths,
 from surefoot.cli.running import run_climb
 from surefoot.engine.claims import climbing
 from surefoot.engine.selection import Selection, select
-from surefoot.engine.session import Session, resume, start
+from surefoot.engine.session import Chosen, Session, ladders, resume, start
 from surefoot.engine.store import find_run, load_manifest
 from surefoot.model.ladder import Ladder
+from surefoot.model.run import RunInputs
 
 
 @click.command("climb")
@@ -52,20 +53,24 @@ def climb_command(
         paths = find_run(root_paths(configuration["root"]), resumed)
         made = chosen(configuration, recorded=paths)
         # A wrong name is told before a run is made or changed.
-        ladder = made.ladder or load_manifest(paths).inputs.ladder
-        selected, repeated = select(ladder, selection), _repeated(ladder, again)
+        ladder, asked = ladders(made, load_manifest(paths).inputs)
+        selected, repeated = select(ladder, selection, asked), _repeated(ladder, again)
         with climbing(paths, take_over=take_over):
             return _run(resume(paths, made), selected | repeated, as_json=as_json, again=repeated, take_over=take_over)
     if again or take_over:
         raise click.UsageError("--again and --take-over speak of an old run: they go with --resume RUN")
     made = chosen(configuration)
-    assert made.ladder is not None
-    selected = select(made.ladder, selection)
+    selected = select(*_with(selection, made))
     if dry_run:
         return show_plans(start(made, command_line(), record=False), selected, as_json=as_json)
     session = start(made, command_line())
     with climbing(session.run_paths):
         return _run(session, selected, as_json=as_json)
+
+
+def _with(selection: Selection, made: Chosen, recorded: RunInputs | None = None) -> tuple[Ladder, Selection, Ladder]:
+    ladder, asked = ladders(made, recorded)
+    return ladder, selection, asked
 
 
 def _repeated(ladder: Ladder, again: tuple[str, ...]) -> frozenset[str]:
@@ -102,12 +107,11 @@ def rung_command(*, name: str, run_id: str, again: bool, take_over: bool, as_jso
     if run_id == "latest" or "/" in run_id or root.run(run_id).manifest.exists():
         paths = find_run(root, run_id)
         made = chosen(configuration, recorded=paths)
-        selected = select(made.ladder or load_manifest(paths).inputs.ladder, selection)
+        selected = select(*_with(selection, made, load_manifest(paths).inputs))
         session = resume(paths, made)
     else:
         made = chosen(configuration)
-        assert made.ladder is not None
-        selected = select(made.ladder, selection)
+        selected = select(*_with(selection, made))
         session = start(made, command_line(), run_id=run_id)
     go_on = ["surefoot", "rung", name, "--run", session.manifest.run_id, *root_words(session.home)]
     repeated = selected if again else frozenset()

@@ -17,17 +17,22 @@ from surefoot.rungs.table import RUNGS
 def show_plans(session: Session, selected: frozenset[str], *, as_json: bool) -> int:
     """Print the plan of each selected rung, or why it cannot be known yet."""
     ladder = session.manifest.inputs.ladder
+    left_out = session.manifest.inputs.left_out
     plans = {spec.rung: dry_plan(session, RUNGS, spec) for spec in ladder.rungs if spec.rung in selected}
     if as_json:
         shown = {name: p.canonical() if isinstance(p, Plan) else {"unknown": p} for name, p in plans.items()}
         code = int(ExitCode.UNPROVED)
-        click.echo(json.dumps({"dry_run": True, "exit_code": code, "plans": shown}, indent=1))
+        click.echo(
+            json.dumps({"dry_run": True, "exit_code": code, "plans": shown, "left_out": list(left_out)}, indent=1)
+        )
         return code
     for name, plan in plans.items():
         needs = ", ".join(ladder.spec(name).needs) or "nothing"
         click.echo(f"{name}  (needs {needs})")
         for line in _plan_lines(plan):
             click.echo(f"    {line}")
+    if left_out:
+        click.echo(f"\n{session.manifest.inputs.left_out_note}")
     click.echo("\nDry run: nothing was run, nothing is recorded, nothing is proved (exit 2).")
     return ExitCode.UNPROVED
 

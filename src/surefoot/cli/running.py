@@ -44,7 +44,7 @@ def run_climb(
     manifest, paths = session.manifest, session.run_paths
     stop = threading.Event()
     with (
-        _interruptible(stop),
+        interruptible(stop),
         LiveLadder(console, manifest, selected) as live,
         _EventLog(paths.events, live.on_event) as emit,
     ):
@@ -144,7 +144,7 @@ class _EventLog:
 
 
 @contextlib.contextmanager
-def _interruptible(stop: threading.Event) -> Iterator[None]:
+def interruptible(stop: threading.Event) -> Iterator[None]:
     """Ctrl-C, TERM and HUP ask the climb to cancel its jobs and end.
 
     A signal that is ignored stays ignored: `nohup surefoot climb` outlives its terminal.

@@ -16,6 +16,7 @@ from typing import Any, Generic, Literal, TypeVar
 from pydantic import ValidationError
 
 import surefoot
+from surefoot.config.ansible import ansible_problems
 from surefoot.config.environment import environment_problems
 from surefoot.config.explain import Problem, nearest, problems_of
 from surefoot.config.rules import absolute_ssh_config, cluster_problems, expand_sources, ladder_problems
@@ -186,6 +187,7 @@ def _validate(
         if folder is not None:
             absolute_ssh_config(data, folder)
             problems += environment_problems(data, folder)
+            problems += ansible_problems(data, folder)
     elif kind == "recipe" and folder is not None:
         problems += expand_sources(data, folder, os.environ)
     told = {problem.at for problem in problems}

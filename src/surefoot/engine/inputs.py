@@ -44,7 +44,8 @@ class RecordedNeeds(Mapping[str, EvidenceSet]):
 def configuration_digests(rung: Rung[Any, Any], spec: RungSpec, inputs: RunInputs) -> dict[str, str]:
     """Name → digest of the configuration that this rung's evidence depends on."""
     known: dict[str, Callable[[], str]] = {
-        "cluster": inputs.cluster.content_digest,
+        "cluster": inputs.cluster.evidence_digest,
+        "ansible": lambda: inputs.ansible_digest,
         "recipe": inputs.recipe.content_digest,
         "package": lambda: inputs.code_digest,
         "sources": lambda: digest_of(inputs.source_digests),

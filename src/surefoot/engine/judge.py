@@ -109,7 +109,7 @@ class Judge:
                     where = f"on {evidence.plan.shrunk.nodes} of {_asked_nodes(planner, spec)} nodes"
                     own = own.model_copy(update={"summary": f"{where}: {own.summary}"})
         except EvidenceError as error:
-            checks.append(_unreadable(error, evidence))
+            checks.append(unreadable(error, evidence))
         except Exception as error:  # noqa: BLE001 - whatever a damaged file does to a parser, it is no pass and no crash
             checks.append(_our_fault(error))
         return _conclude(checks, own)
@@ -233,7 +233,8 @@ def _broken(collection: Collection, evidence: EvidenceSet) -> Check:
     )
 
 
-def _unreadable(error: EvidenceError, evidence: EvidenceSet) -> Check:
+def unreadable(error: EvidenceError, evidence: EvidenceSet) -> Check:
+    """What stands in a result in place of what cannot be read."""
     refs = (evidence.ref(error.file, line=error.line, text=error.text),) if error.file in evidence else ()
     return Check(
         id="evidence.readable",

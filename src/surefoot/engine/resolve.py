@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from surefoot.engine.left_out import fitting
 from surefoot.engine.package import Package, build
 from surefoot.errors import MachineryError, RequestError
 from surefoot.files import sha256_file
@@ -17,6 +18,7 @@ from surefoot.model.recipe import Recipe
 from surefoot.model.run import RunInputs
 from surefoot.node.pci import DEVICES, gpus_on_bus
 from surefoot.paths import DEFAULT_ROOT, RootPaths, usable_root
+from surefoot.provision.site import site_digest
 
 DRIVER = Path("/proc/driver/nvidia/gpus")
 """One folder for each GPU, while NVIDIA's driver is loaded."""
@@ -83,6 +85,7 @@ def resolve_cluster(cluster: Cluster, *, root: str | None) -> Cluster:
     given = (root if local else None) or cluster.root
     if not local and not given.startswith("/"):
         raise RequestError(f"cluster {cluster.name!r}: root {given!r} must be absolute on a remote cluster")
+    ansible = cluster.ansible
     groups = []
     for group in cluster.node_groups:
         gpus = group.gpus_per_node
@@ -99,6 +102,7 @@ def resolve_cluster(cluster: Cluster, *, root: str | None) -> Cluster:
             "root": str(usable_root(given)) if local else given,
             "python": cluster.python or (sys.executable if local else "python3"),
             "node_groups": tuple(groups),
+            "ansible": ansible.model_copy(update={"python": ansible.python or sys.executable}) if ansible else None,
         }
     )
 
@@ -110,7 +114,12 @@ def home_of(cluster: Cluster, root: str | None) -> RootPaths:
 
 
 def resolve(cluster: Cluster, ladder: Ladder, recipe: Recipe, policy: Policy) -> tuple[RunInputs, Package]:
-    """Resolved inputs and the package that carries them to where jobs run."""
+    """Resolved inputs and the package that carries them to where jobs run.
+
+    Raises RequestError where the ladder asks for what the cluster does not have, or the Ansible site
+    cannot be read.
+    """
+    asked, ladder = ladder, fitting(ladder, cluster)
     package = build({"cluster": cluster, "ladder": ladder, "recipe": recipe, "policy": policy})
     inputs = RunInputs(
         cluster=cluster,
@@ -120,6 +129,8 @@ def resolve(cluster: Cluster, ladder: Ladder, recipe: Recipe, policy: Policy) ->
         code_digest=package.code.digest,
         configuration_digest=package.configuration.digest,
         source_digests=source_digests(recipe) if cluster.connection.kind == "local" else {},
+        ansible_digest=site_digest(cluster.ansible) if cluster.ansible else "",
+        asked_ladder=None if ladder == asked else asked,
     )
     return inputs, package
 

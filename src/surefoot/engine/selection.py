@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from surefoot.engine.left_out import DECLARE
 from surefoot.errors import RequestError
 from surefoot.model.ladder import Ladder
 
@@ -21,12 +22,17 @@ class Selection:
     only: tuple[str, ...] = ()
 
 
-def select(ladder: Ladder, selection: Selection) -> frozenset[str]:
-    """Names of the rungs to run. Raises RequestError for a rung that the ladder has not."""
+def select(ladder: Ladder, selection: Selection, asked: Ladder | None = None) -> frozenset[str]:
+    """Names of the rungs to run. Raises RequestError for a rung that the ladder has not.
+
+    `asked`: the ladder before rungs were left out of it that this cluster has nothing for.
+    """
     if selection.only and (selection.start or selection.end):
         raise RequestError("--only does not go with --from or --to", next_action="use one or the other")
     for name in (*selection.only, selection.start, selection.end):
         if name is not None and name not in ladder.names:
+            if asked is not None and name in asked.names:
+                raise RequestError(f"rung {name!r} is left out: the cluster declares no ansible", next_action=DECLARE)
             near = difflib.get_close_matches(name, ladder.names, 1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise RequestError(

@@ -12,6 +12,7 @@ from surefoot.engine.claims import refuse_if_climbed
 from surefoot.engine.climb import Climb
 from surefoot.engine.connect import connect, refuse_unsupported
 from surefoot.engine.inputs import differences
+from surefoot.engine.left_out import fitting, refuse_missing_ansible
 from surefoot.engine.package import Package
 from surefoot.engine.planning import Planner
 from surefoot.engine.resolve import home_of, refuse_missing_sources, resolve, resolve_cluster
@@ -23,7 +24,7 @@ from surefoot.model.events import Event
 from surefoot.model.ladder import AnyRung, Ladder
 from surefoot.model.policy import Policy
 from surefoot.model.recipe import Recipe
-from surefoot.model.run import Plan, RunManifest
+from surefoot.model.run import Plan, RunInputs, RunManifest
 from surefoot.paths import RootPaths, RunPaths
 from surefoot.rungs.base import Rung
 
@@ -39,6 +40,17 @@ class Chosen:
     root: str | None = None
     sources: Mapping[str, str] = field(default_factory=dict)
     """File name → the user's own text, for the run's ``inputs/``."""
+
+
+def ladders(chosen: Chosen, recorded: RunInputs | None = None) -> tuple[Ladder, Ladder]:
+    """The ladder that will be climbed, and the one that was asked for: see `engine.left_out`. Raises RequestError."""
+    ladder, cluster = chosen.ladder, chosen.cluster
+    if recorded is not None:
+        ladder = ladder or recorded.asked_ladder or recorded.ladder
+        cluster = cluster or recorded.cluster
+    assert ladder is not None
+    assert cluster is not None
+    return fitting(ladder, cluster), ladder
 
 
 @dataclass(frozen=True)
@@ -77,9 +89,10 @@ class Session:
 
         `again`: rungs to run although they PASSED. `take_over`: see `surefoot.engine.claims`.
 
-        Raises RequestError for a cluster that cannot be reached.
+        Raises RequestError for a cluster that cannot be reached, and where Ansible is asked for and not here.
         """
         stop = stop or threading.Event()
+        refuse_missing_ansible(self.manifest.inputs, selected)
         connection, scheduler = connect(self.manifest.inputs.cluster, hurry=stop)
         return Climb(
             manifest=self.manifest,
@@ -141,9 +154,8 @@ def resume(run_paths: RunPaths, chosen: Chosen) -> Session:
         cluster = resolve_cluster(chosen.cluster or old.cluster, root=chosen.root or old.cluster.root)
     else:
         cluster = old.cluster
-    inputs, package = resolve(
-        cluster, chosen.ladder or old.ladder, chosen.recipe or old.recipe, chosen.policy or old.policy
-    )
+    ladder = chosen.ladder or old.asked_ladder or old.ladder
+    inputs, package = resolve(cluster, ladder, chosen.recipe or old.recipe, chosen.policy or old.policy)
     refuse_unsupported(cluster)
     root, home = RootPaths(Path(cluster.root)), run_paths.root
     if cluster.connection.kind == "local" and root != home:
@@ -158,6 +170,8 @@ def resume(run_paths: RunPaths, chosen: Chosen) -> Session:
         for line in differences(_plain(getattr(old, name)), _plain(getattr(inputs, name)))
     ]
     changes += [f"source of {line}" for line in differences(old.source_digests, inputs.source_digests)]
+    if old.ansible_digest != inputs.ansible_digest and cluster.ansible is not None:
+        changes.append(f"Ansible site: {old.ansible_digest[:12] or 'none'} → {inputs.ansible_digest[:12]}")
     if old.code_digest != inputs.code_digest:
         changes.append(f"code: {old.code_digest[:12]} → {inputs.code_digest[:12]}")
     if changes:

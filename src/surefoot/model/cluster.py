@@ -113,6 +113,23 @@ class Environment(Record):
         return self
 
 
+class Ansible(Record):
+    """The Ansible site that provisions a cluster. It is run where ``surefoot`` runs."""
+
+    site: str = Field(min_length=1)
+    """Folder of ``ansible.cfg`` and of the playbook; relative to the cluster file."""
+    inventory: tuple[Annotated[str, Field(min_length=1)], ...] = Field(min_length=1)
+    """Inventories, each over the one before, as ``ansible-playbook -i`` takes them; relative to the cluster file."""
+    playbook: str = Field(default="site.yml", pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./-]*$")
+    """The whole site, below `site`."""
+    limit: str = Field(default="", pattern=r"^([^\x00-\x1f\x7f-][^\x00-\x1f\x7f]*)?$")
+    """Hosts that belong to this cluster, as an Ansible pattern; empty: all of the inventory."""
+    node_group: str = Field(default="slurm_node", pattern=r"^[A-Za-z_][A-Za-z0-9_-]*$")
+    """Group of the inventory that holds the compute nodes."""
+    python: str = ""
+    """Interpreter on this machine with Surefoot, and Ansible beside it; empty: the one that runs ``surefoot``."""
+
+
 class Cluster(Record):
     """A declared site: where commands run, who places work, where durable files lie, what is there."""
 
@@ -130,6 +147,8 @@ class Cluster(Record):
     software: Software = Software()
     env: dict[str, str] = {}
     """Environment of every job (interfaces, HCAs). No secrets: it is recorded."""
+    ansible: Ansible | None = None
+    """What the rungs inventory and drift compare the hosts with; None: they are left out."""
 
     @property
     def environment_digest(self) -> str:
@@ -139,6 +158,10 @@ class Cluster(Record):
             return ""
         parts = {"requirements": list(asked.requirements), "index": asked.index, "wheels": asked.wheels}
         return digest_of({**parts, "python": self.python})
+
+    def evidence_digest(self) -> str:
+        """sha256 (hex) of what jobs depend on: all but `ansible`, whose content the rungs that use it depend on."""
+        return self.model_copy(update={"ansible": None}).content_digest()
 
     @property
     def nodes(self) -> int:

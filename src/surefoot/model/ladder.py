@@ -106,6 +106,27 @@ class Sync(NodeRungSpec):
     rung: Literal["sync"]
 
 
+class AnsibleRungSpec(RungSpec):
+    """A rung about what Ansible provisions."""
+
+    optional: bool = False
+    """Leave the rung out, and say so, where the cluster file declares no ``ansible``. Otherwise that is refused."""
+
+
+class Inventory(AnsibleRungSpec):
+    """Ansible's inventory, the cluster file and Slurm tell of the same hosts, and each answers."""
+
+    rung: Literal["inventory"]
+
+
+class Drift(AnsibleRungSpec):
+    """No host differs from what the site's roles make of it."""
+
+    rung: Literal["drift"]
+    time_limit_s: int = Field(default=1800, ge=5)
+    """Limit of the check run over the whole site."""
+
+
 class SchedulerSmoke(NodeRungSpec):
     """The scheduler places ranks and tells how they ended."""
 
@@ -222,7 +243,7 @@ class Review(RungSpec):
 
 
 AnyRung = Annotated[
-    Runner | Sync | SchedulerSmoke | Precheck | Storage | Collectives | Compute | Cache | Ddp | FakeTrainer
+    Runner | Sync | Inventory | Drift | SchedulerSmoke | Precheck | Storage | Collectives | Compute | Cache | Ddp | FakeTrainer
     | Finetune | Evaluate | Gate | Review,
     Field(discriminator="rung"),
 ]  # fmt: skip

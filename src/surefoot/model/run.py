@@ -33,6 +33,23 @@ class RunInputs(Record):
     source_digests: dict[str, str] = {}
     """``train`` and ``evaluate``, where they are ``path:`` files: sha256 of their content when the run was
     started or resumed, so that edited data is a changed input."""
+    ansible_digest: str = ""
+    """Digest of the cluster's Ansible site and inventories, where it has one: a changed role is a changed input."""
+    asked_ladder: Ladder | None = None
+    """The ladder as it was chosen, where `ladder` leaves out rungs that this cluster has nothing for."""
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Rungs of the chosen ladder that are left out: the cluster file declares no ``ansible``."""
+        asked = self.asked_ladder
+        return tuple(name for name in asked.names if name not in self.ladder.names) if asked else ()
+
+    @property
+    def left_out_note(self) -> str:
+        """The same, as a sentence for people; empty where nothing is left out."""
+        if not self.left_out:
+            return ""
+        return f"left out: {', '.join(self.left_out)} (cluster {self.cluster.name!r} declares no ansible: nothing is known of them)"
 
 
 class RunManifest(Record):

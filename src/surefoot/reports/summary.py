@@ -41,6 +41,7 @@ def summary(manifest: RunManifest, results: Sequence[RungResult], overall: Statu
         "policy": inputs.policy.name,
         "decision": gate.decision.value if gate else None,
         "counts": {s.value: sum(r.status is s for r in results) for s in Status},
+        "left_out": list(inputs.left_out),
         "rungs": [_rung(name, result) for name, result in rung_order(manifest, results)],
         "figures": [
             {"name": f.name, "value": f.value, "unit": f.unit, "rung": f.rung} for f in key_figures(results)

@@ -31,7 +31,7 @@ from surefoot.reports.text import (
     value_pair,
 )
 
-__all__ = ["LiveLadder", "show"]
+__all__ = ["LiveLadder", "show", "show_rung"]
 
 CHECKS_MOST = 12
 """Checks of one rung that are told in full; the report has the rest."""
@@ -69,6 +69,8 @@ def show(
     for _, result in rows:
         if result is not None and result.status not in (Status.PASSED, Status.SKIPPED, Status.BLOCKED):
             _problem(console, result)
+    if manifest.inputs.left_out:
+        console.print(Text(terminal_safe(manifest.inputs.left_out_note)))
     took, code = duration(span(results).seconds), exit_code([overall])
     line = Text.assemble(
         (f"{STATUS_GLYPHS[overall]} {overall.value}", f"bold {STATUS_STYLES[overall]}"),
@@ -79,6 +81,17 @@ def show(
     if report is not None:
         # Never wrapped: it is there to be copied.
         console.print(Text(f"Report: {report}"), soft_wrap=True)
+
+
+def show_rung(console: Console, result: RungResult) -> None:
+    """Print one rung: its status and summary, and what did not pass."""
+    never_fail_to_print(console)
+    if result.status is not Status.PASSED:
+        _problem(console, result)
+    said = one_line(result.judgement.summary or result.reason or "nothing could be read", 200)
+    code = exit_code([result.status])
+    line = Text.assemble(_status(result.status), f": {said}. Exit {code.value}: {EXIT_MEANINGS[code]}.")
+    console.print(line, soft_wrap=True)
 
 
 def _status(status: Status | None) -> Text:

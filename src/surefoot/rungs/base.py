@@ -181,7 +181,7 @@ class Rung(ABC, Generic[S, F]):
     """One sentence: what is known when this PASSED that was not known before."""
     uses: ClassVar[tuple[str, ...]]
     """Inputs whose change makes the evidence stale: ``cluster``, ``package`` (the code), ``recipe``,
-    ``configuration`` (all four files). A rung that only reads others' evidence uses none."""
+    ``ansible`` (the site's content), ``configuration`` (all four files). A rung that only reads others' evidence uses none."""
 
     @abstractmethod
     def plan(self, context: PlanContext[S]) -> Asked:

@@ -1,0 +1,184 @@
+"""What a playbook did, from the lines of the callback ``surefoot_events``: complete, or an error with the line. Pure.
+
+A run whose end is missing (no ``stats``) is not whole, and neither is one whose lines and totals
+tell of different things.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from surefoot.errors import EvidenceError
+from surefoot.evidence import parse_json
+from surefoot.model.base import Record
+
+Outcome = Literal["ok", "changed", "failed", "unreachable", "skipped"]
+
+
+class RunEvent(Record):
+    """The first line: what was started."""
+
+    event: Literal["run"]
+    ansible: str = Field(min_length=1)
+    playbook: str = Field(min_length=1)
+    check: bool
+    diff: bool
+
+
+class PlayEvent(Record):
+    """A play begins. With ``serial``: a batch of it."""
+
+    event: Literal["play"]
+    play: str
+    hosts: tuple[str, ...] = ()
+
+
+class TaskEvent(Record):
+    """A task begins, on all hosts of its play that are left."""
+
+    event: Literal["task"]
+    task: str = ""
+    role: str = ""
+    at: str = ""
+
+
+class Difference(Record):
+    """What a task changes, or would change."""
+
+    before: str = ""
+    after: str = ""
+    prepared: str = ""
+    before_header: str = ""
+    after_header: str = ""
+
+
+class ResultEvent(Record):
+    """How a task ended on one host; of a loop also how each item did."""
+
+    event: Literal["result"]
+    host: str = Field(min_length=1)
+    task: str = ""
+    role: str = ""
+    at: str = ""
+    module: str = ""
+    status: Outcome
+    ignored: bool = False
+    item: str | None = None
+    message: str = ""
+    path: str = ""
+    diff: tuple[Difference, ...] = ()
+    packages: tuple[str, ...] = ()
+    """Packages that the task names."""
+
+    @property
+    def where(self) -> str:
+        """``slurm: Write slurm.conf (gres.conf)``: how a check names it."""
+        item = f" ({self.item})" if self.item else ""
+        return f"{self.role + ': ' if self.role else ''}{self.task or self.module}{item}"
+
+
+class Totals(Record):
+    """What ``stats`` says of one host."""
+
+    ok: int = Field(ge=0)
+    failures: int = Field(ge=0)
+    unreachable: int = Field(ge=0)
+    changed: int = Field(ge=0)
+    skipped: int = Field(ge=0)
+    rescued: int = Field(ge=0)
+    ignored: int = Field(ge=0)
+
+
+class StatsEvent(Record):
+    """The last line: the run is whole."""
+
+    event: Literal["stats"]
+    hosts: dict[str, Totals] = {}
+
+
+_Event = Annotated[RunEvent | PlayEvent | TaskEvent | ResultEvent | StatsEvent, Field(discriminator="event")]
+_EVENT: TypeAdapter[_Event] = TypeAdapter(_Event)
+
+
+@dataclass(frozen=True)
+class Told:
+    """One result and the line that told it, counted from 1."""
+
+    line: int
+    result: ResultEvent
+
+
+@dataclass(frozen=True)
+class Playbook:
+    """A whole run of a playbook."""
+
+    run: RunEvent
+    plays: tuple[PlayEvent, ...]
+    results: tuple[Told, ...]
+    totals: dict[str, Totals]
+
+    def of(self, *statuses: Outcome) -> list[Told]:
+        """Results with one of these statuses. Of a loop its items, unless only the task itself says so."""
+        found = [told for told in self.results if told.result.status in statuses]
+        items = {(t.result.host, t.result.at, t.result.task) for t in found if t.result.item is not None}
+        return [
+            t for t in found if t.result.item is not None or (t.result.host, t.result.at, t.result.task) not in items
+        ]
+
+    def messages(self, task: str) -> dict[str, Told]:
+        """Host → what this task said there; hosts that it did not end well on are not among them."""
+        return {t.result.host: t for t in self.results if t.result.task == task and t.result.status == "ok"}
+
+
+def playbook_of(rows: Sequence[str], *, file: str) -> Playbook:
+    """A run's lines. Raises EvidenceError for one that is none, and where the run is not whole."""
+    events: list[tuple[int, _Event]] = []
+    for number, row in enumerate(rows, 1):
+        data = parse_json(row, file=file, line=number)
+        try:
+            events.append((number, _EVENT.validate_python(data)))
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = ".".join(str(part) for part in first["loc"])
+            problem = f"no event of a playbook: {where}: {first['msg']}"
+            raise EvidenceError(problem, file=file, line=number, text=row) from error
+    if not events:
+        raise EvidenceError("the playbook told nothing", file=file)
+    kinds = Counter(event.event for _, event in events)
+    begun, last = events[0][1], events[-1][1]
+    if not isinstance(begun, RunEvent) or kinds["run"] != 1:
+        raise EvidenceError("the playbook's first line is missing, or stands twice", file=file, line=1, text=rows[0])
+    if not isinstance(last, StatsEvent) or kinds["stats"] != 1:
+        raise EvidenceError("cut off: the playbook's totals are not its last line", file=file, text=rows[-1])
+    results = tuple(Told(number, event) for number, event in events if isinstance(event, ResultEvent))
+    _refuse_other_totals(results, last.hosts, file)
+    plays = tuple(event for _, event in events if isinstance(event, PlayEvent))
+    return Playbook(begun, plays, results, last.hosts)
+
+
+def _refuse_other_totals(results: Sequence[Told], totals: dict[str, Totals], file: str) -> None:
+    """Ansible counts by itself: a line that is gone or changed shows."""
+    counted: Counter[tuple[str, str]] = Counter()
+    for told in results:
+        one = told.result
+        if one.item is None:
+            counted[one.host, "ignored" if one.status == "failed" and one.ignored else one.status] += 1
+        if one.host not in totals:
+            raise EvidenceError(f"{one.host} is not in the totals", file=file, line=told.line)
+    for host, total in totals.items():
+        wanted = {
+            "changed": total.changed,
+            "skipped": total.skipped,
+            "ignored": total.ignored,
+            "failed": total.failures + total.rescued,
+            "unreachable": total.unreachable,
+        }
+        for name, figure in wanted.items():
+            if counted[host, name] != figure:
+                problem = f"{host}: {counted[host, name]} tasks {name} by the lines, {figure} by the totals"
+                raise EvidenceError(problem, file=file)

@@ -1,0 +1,285 @@
+"""Drift: no host differs from what the site's roles make of it. A check run over the whole site, read as data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from surefoot.model.check import Check, Evidence
+from surefoot.model.ladder import Drift as DriftSpec
+from surefoot.model.run import Judgement
+from surefoot.provision.events import Playbook, Told
+from surefoot.provision.listing import Listed, Play, plays_of
+from surefoot.rungs.ansible_view import (
+    Document,
+    HostSaid,
+    document,
+    event_line,
+    hosts_said,
+    listed,
+    playbook,
+    program_step,
+    refuse_other_command,
+    site_of,
+)
+from surefoot.rungs.base import Asked, PlanContext, Rung, View
+from surefoot.rungs.drift_view import Drift, blind_spots, drifts_of, listed_plays, silent_hosts, versions_of
+from surefoot.rungs.judging import decide, shorten, unproved
+from surefoot.rungs.slurm_view import Answer, line_of
+
+CHECK = "raw/check.stdout"
+MOST_DRIFTS = 300
+"""Drifts with a check of their own; `drift.none` counts all, and the evidence has all."""
+_MOST = 8
+
+
+class Checked(Document):
+    """What ``surefoot.provision.check`` printed."""
+
+    inventory: Answer
+    plays: Answer
+    check: Answer
+    history: Answer | None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The check run, what it was to be of, and what hosts know of what it found."""
+
+    document: Checked
+    listed: Listed
+    plays: list[Play]
+    run: Playbook
+    said: Mapping[str, HostSaid]
+
+
+class DriftRung(Rung[DriftSpec, Facts]):
+    """``ansible-playbook --check --diff`` over the whole site."""
+
+    name: ClassVar[str] = "drift"
+    title: ClassVar[str] = "Drift"
+    proves: ClassVar[str] = "No host differs from what the site's roles make of it: running them would change nothing."
+    uses: ClassVar[tuple[str, ...]] = ("ansible", "package")
+
+    def plan(self, context: PlanContext[DriftSpec]) -> Asked:
+        site = site_of(context)
+        step = program_step(context, "check", "surefoot.provision.check")
+        return Asked(steps=(step,), expect={"playbook": site.playbook.rsplit("/", 1)[-1], "limit": site.limit})
+
+    def read(self, view: View) -> Facts:
+        found = document(Checked, view, "check")
+        site = view.inputs.cluster.ansible
+        assert site is not None, "the plan had one"
+        inventory = listed(found.inventory, view, CHECK)
+        refuse_other_command(found.plays, view, CHECK, "--list-hosts", site.playbook)
+        refuse_other_command(found.check, view, CHECK, "--check", "--diff", site.playbook)
+        run = playbook(found.check, CHECK)
+        plays = plays_of(found.plays.stdout, file=CHECK)
+        said: Mapping[str, HostSaid] = {}
+        if found.history is not None:
+            refuse_other_command(found.history, view, CHECK, "--extra-vars")
+            said = hosts_said(playbook(found.history, CHECK), CHECK)
+        return Facts(found, inventory, plays, run, said)
+
+    def judge(self, facts: Facts, view: View) -> Judgement:
+        drifts = drifts_of(facts.run, facts.said)
+        checks = [_whole(facts, view), *_hosts(facts, view), _blind(facts, view), _none(facts, drifts, view)]
+        checks += [_drift(number, drift, facts, view) for number, drift in enumerate(drifts[:MOST_DRIFTS], 1)]
+        checks += _packages(facts, view)
+        details = {"drifts": [drift.cells for drift in drifts[:MOST_DRIFTS]], "hosts": len(facts.listed.hosts)}
+        return Judgement(checks=tuple(checks), summary=_summary(facts, drifts, checks), details=details)
+
+
+def _summary(facts: Facts, drifts: Sequence[Drift], checks: Sequence[Check]) -> str:
+    total = len(facts.listed.hosts)
+    where = len({drift.result.host for drift in drifts})
+    if drifts:
+        return f"{len(drifts)} drift{'s' if len(drifts) > 1 else ''} on {where} of {total} hosts"
+    open_ones = [check.id for check in checks if check.status != "PASSED"]
+    return f"no drift seen; not so: {shorten(open_ones, 2)}" if open_ones else f"no drift on {total} hosts"
+
+
+def _whole(facts: Facts, view: View) -> Check:
+    """It was a check run with differences, of the whole site: every play, each on all of its hosts."""
+    run, problems = facts.run.run, []
+    if not (run.check and run.diff):
+        problems.append(f"check {run.check}, diff {run.diff}: it was no check run with differences")
+    if run.playbook != view.expect["playbook"]:
+        problems.append(f"it was {run.playbook}, asked for was {view.expect['playbook']}")
+    wanted: dict[str, set[str]] = {}
+    for play in facts.plays:
+        wanted.setdefault(play.name, set()).update(play.hosts)
+    seen: dict[str, set[str]] = {}
+    for event in facts.run.plays:
+        seen.setdefault(event.play, set()).update(event.hosts)
+    missing = [name for name in wanted if name not in seen]
+    if missing:
+        problems.append(f"plays not run: {listed_plays(missing)}")
+    for name, hosts in wanted.items():
+        lost = sorted(hosts - seen.get(name, hosts))
+        if lost:
+            problems.append(f"play {name!r} left out {', '.join(lost[:6])}")
+    untold = sorted(seen.keys() - wanted.keys())
+    if untold:
+        problems.append(f"plays that the site does not list: {listed_plays(untold)}")
+    told = f"{len(wanted)} plays, Ansible {run.ansible}"
+    identifier, claim = "drift.run", "it was a check run with differences over the whole site"
+    expected = f"{view.expect['playbook']} --check --diff, {len(wanted)} plays"
+    evidence = (line_of(view, CHECK, facts.document.check.stdout[0]),)
+    if problems:
+        action = "a play that ended early has a failed host (see below); mend that and run the rung again"
+        words = shorten(problems, 6)
+        return unproved(identifier, claim, expected=expected, actual=words, evidence=evidence, next_action=action)
+    return decide(identifier, claim, True, expected=expected, actual=told, evidence=evidence)
+
+
+def _stats_line(facts: Facts, view: View) -> Evidence:
+    return line_of(view, CHECK, facts.document.check.stdout[-1])
+
+
+def _hosts(facts: Facts, view: View) -> list[Check]:
+    """Every host of the inventory was reached and looked at; and none is one that a task failed on."""
+    totals, hosts = facts.run.totals, facts.listed.hosts
+    away = {t.result.host: t for t in facts.run.of("unreachable")}
+    unknown = [f"{host}: unreachable: {_one_line(told.result.message)}" for host, told in away.items()]
+    unknown += [f"{host}: no play of the site is for it" for host in hosts if host not in totals]
+    looked = {t.result.host for t in facts.run.results if t.result.status in ("ok", "changed", "failed")}
+    unknown += [
+        f"{host}: no task looked at it" for host in hosts if host in totals and host not in looked | away.keys()
+    ]
+    failed = [told for told in facts.run.of("failed") if not told.result.ignored]
+    lines = [event_line(view, CHECK, facts.document.check, told) for told in [*away.values(), *failed]][:_MOST]
+    reached = "drift.reached", "every host of the inventory was looked at"
+    expected = f"{len(hosts)} hosts"
+    action = (
+        "see the rung inventory for a host out of reach; a host that no play is for belongs into a group of the site"
+    )
+    evidence = (*lines, _stats_line(facts, view))
+    words = shorten(unknown, _MOST)
+    if unknown:
+        first = unproved(*reached, expected=expected, actual=words, evidence=evidence, next_action=action)
+    else:
+        first = decide(*reached, True, expected=expected, actual=expected, evidence=evidence)
+    bad = [f"{t.result.host}: {t.result.where} ({t.result.at}): {_one_line(t.result.message)}" for t in failed]
+    second = decide(
+        "drift.tasks",
+        "no task of the site fails on any host",
+        not bad,
+        expected="0 failed",
+        actual=shorten(bad, _MOST) or f"0 failed of {sum(t.ok for t in totals.values())}",
+        evidence=evidence,
+        next_action="mend what the message says. A task that fails in a check run alone needs what an earlier one "
+        "would have made: give it `when`, or `check_mode: false` where it only looks",
+    )
+    return [first, second]
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:300]
+
+
+def _blind(facts: Facts, view: View) -> Check:
+    """Nothing was passed over: a task that a check run skips as such proves nothing about its host."""
+    spots = blind_spots(facts.run)
+    identifier, claim = "drift.seen", "the check run passed over nothing that a real run would do"
+    evidence: tuple[Evidence, ...] = tuple(
+        event_line(view, CHECK, facts.document.check, told) for told in spots[:_MOST]
+    )
+    if not spots:
+        told = f"{len(facts.run.results)} results, none passed over"
+        return decide(identifier, claim, True, actual=told, evidence=(_stats_line(facts, view),))
+    hosts: dict[str, list[str]] = {}
+    for spot in spots:
+        why = "failed, and was let pass" if spot.result.status == "failed" else "cannot be looked at in a check run"
+        hosts.setdefault(f"{spot.result.where} ({spot.result.at}) {why}", []).append(spot.result.host)
+    words = [f"{what}: {', '.join(names[:4])}" for what, names in hosts.items()]
+    return unproved(
+        identifier,
+        claim,
+        expected="0 tasks",
+        actual=shorten(words, _MOST),
+        evidence=evidence,
+        next_action="give the task `check_mode: false` where it only looks, or a `when` that looks first; "
+        "where drifts are told, these are often what would follow them",
+    )
+
+
+def _none(facts: Facts, drifts: Sequence[Drift], view: View) -> Check:
+    per_host = Counter(drift.result.host for drift in drifts)
+    words = ", ".join(f"{host}: {count}" for host, count in per_host.most_common(12))
+    looked = sum(total.ok for total in facts.run.totals.values())
+    return decide(
+        "drift.none",
+        "a run of the site would change nothing on any host",
+        not drifts,
+        expected=0,
+        actual=len(drifts),
+        unit="changes",
+        evidence=(_stats_line(facts, view),),
+        derivation=f"by host: {words}" if words else f"{looked} tasks looked at on {len(facts.run.totals)} hosts",
+        next_action="a change that is wanted belongs into the inventory or a role; one that is not goes with "
+        "`ansible-playbook site.yml` (add --limit HOST, --tags ROLE for a part)",
+    )
+
+
+def _drift(number: int, drift: Drift, facts: Facts, view: View) -> Check:
+    one = drift.result
+    return decide(
+        f"drift.{one.host}.{number}",
+        f"on {one.host} it holds that: {one.where}",
+        False,
+        expected="no change",
+        actual=drift.words,
+        evidence=(_event(drift.told, facts, view),),
+        derivation=f"role {one.role or 'none'}, {one.at}",
+        next_action=f"undo it: ansible-playbook site.yml --limit {one.host}{' --tags ' + one.role if one.role else ''}; "
+        "or keep it: write it into the inventory",
+    )
+
+
+def _event(told: Told, facts: Facts, view: View) -> Evidence:
+    return event_line(view, CHECK, facts.document.check, told)
+
+
+def _packages(facts: Facts, view: View) -> list[Check]:
+    """Packages that roles name have one version on all hosts that they are named for."""
+    found = list(versions_of(facts.run, facts.said))
+    unknown = silent_hosts(facts.run, facts.said)
+    if not found and not unknown:
+        return []  # the site names no packages
+    identifier, claim = "drift.packages", "a package that a role names has one version on all of its hosts"
+    bad: dict[str, None] = {}
+    for one in found:
+        if one.unlike:
+            hosts = [host for host in one.by_host if host in facts.said and one.package in facts.said[host].history]
+            last = "; ".join(f"{host}: {facts.said[host].history[one.package]}" for host in hosts[:3])
+            bad[f"{one.unlike}{f' (last: {last})' if last else ''}"] = None
+    evidence = (_history_line(facts, view),)
+    derivation = "dpkg-query on each host; hosts of one distribution and release are compared with each other"
+    action = "install the same version everywhere (`apt-get install PACKAGE=VERSION`), and pin it: ROLE_version"
+    if bad or not unknown:
+        told = f"{len({one.package for one in found})} packages on {len(facts.said)} hosts"
+        return [
+            decide(
+                identifier,
+                claim,
+                not bad,
+                actual=shorten(list(bad), _MOST) or told,
+                evidence=evidence,
+                derivation=derivation,
+                next_action=action,
+            )
+        ]
+    words = f"versions are not known of {', '.join(unknown[:_MOST])}"
+    more = "see what the second playbook said in the evidence, then run the rung again"
+    return [unproved(identifier, claim, actual=words, evidence=evidence, derivation=derivation, next_action=more)]
+
+
+def _history_line(facts: Facts, view: View) -> Evidence:
+    answer = facts.document.history
+    return line_of(view, CHECK, answer.stdout[-1] if answer and answer.stdout else "history")
+
+
+RUNG = DriftRung()
