@@ -15,7 +15,7 @@ WRONG_NODE = 78
 """Exit code of the script on a node that it has no environment for (EX_CONFIG of sysexits.h)."""
 
 # In a shell of its own ($(…)): its LC_ALL and names don't reach what is started afterwards.
-_KEY = r"""surefoot_key() {
+KEY_FUNCTION = r"""surefoot_key() {
   LC_ALL=C
   export LC_ALL
   machine=$(uname -m) || { echo "uname -m does not say what this machine is"; return 1; }
@@ -38,6 +38,7 @@ _KEY = r"""surefoot_key() {
   printf '%s\n' "$key"
 }
 """
+"""Shell function ``surefoot_key INTERPRETER``: prints the kind of this node, or why it cannot be said and fails."""
 
 _SCRIPT = r"""#!/bin/sh
 # Written by surefoot: starts the Python environment that was built for the kind of node it runs on.
@@ -81,7 +82,12 @@ def script(base: str, home: Path) -> str:
     environment for each kind of node. It hands its arguments on as they are, and ends with
     `WRONG_NODE` and a message on stderr where there is no environment for the node.
     """
-    parts = {"@BASE@": shlex.quote(base), "@HOME@": shlex.quote(str(home)), "@KEY@": _KEY, "@CODE@": str(WRONG_NODE)}
+    parts = {
+        "@BASE@": shlex.quote(base),
+        "@HOME@": shlex.quote(str(home)),
+        "@KEY@": KEY_FUNCTION,
+        "@CODE@": str(WRONG_NODE),
+    }
     text = _SCRIPT
     for name in ("@KEY@", "@CODE@", "@BASE@", "@HOME@"):
         head, _, tail = text.partition(name)  # once each: a path may hold anything
@@ -91,7 +97,7 @@ def script(base: str, home: Path) -> str:
 
 def node_key(base: str) -> tuple[str, str]:
     """(kind of this node, empty), or (empty, why it cannot be said)."""
-    asked = ["/bin/sh", "-c", f'{_KEY}\nsurefoot_key "$1"', "sh", base]
+    asked = ["/bin/sh", "-c", f'{KEY_FUNCTION}\nsurefoot_key "$1"', "sh", base]
     answer = subprocess.run(asked, capture_output=True, text=True, errors="replace", timeout=60, check=False)
     said = answer.stdout.strip()
     if answer.returncode == 0:

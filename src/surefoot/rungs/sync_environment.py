@@ -10,11 +10,11 @@ from pydantic import Field, ValidationError
 
 from surefoot.model.base import Record
 from surefoot.model.check import Check, Evidence
-from surefoot.model.cluster import Environment
+from surefoot.model.cluster import Cluster, Environment
 from surefoot.model.job import JobSpec
 from surefoot.model.ladder import Sync as SyncSpec
 from surefoot.model.lock import normalised, parse_lock
-from surefoot.paths import EnvironmentPaths
+from surefoot.paths import EnvironmentPaths, RootPaths
 from surefoot.rungs.base import Layout, PlanContext, View
 from surefoot.rungs.judging import RankData, Said, decide, shorten
 from surefoot.versions import meets_pin
@@ -74,17 +74,21 @@ class Running(Record):
     distributions: tuple[tuple[str, str], ...]
 
 
-def build_job(context: PlanContext[SyncSpec], asked: Environment, where: Layout) -> JobSpec:
-    """The job that builds what is missing. It runs on the cluster's `python`: there may be nothing else yet."""
-    cluster = context.cluster
-    request = {
-        "folder": str(context.root.environment(cluster.environment_digest).folder),
+def environment_request(cluster: Cluster, asked: Environment, root: RootPaths) -> dict[str, Any]:
+    """What ``surefoot.node.build_environment`` is asked for: by the rung sync, and by Ansible's role python_runtime."""
+    return {
+        "folder": str(root.environment(cluster.environment_digest).folder),
         "digest": cluster.environment_digest,
-        "python": context.python,
+        "python": cluster.python,
         "requirements": list(asked.requirements),
         "index": asked.index,
         "wheels": asked.wheels,
     }
+
+
+def build_job(context: PlanContext[SyncSpec], asked: Environment, where: Layout) -> JobSpec:
+    """The job that builds what is missing. It runs on the cluster's `python`: there may be nothing else yet."""
+    request = environment_request(context.cluster, asked, context.root)
     job = context.job(JOB, PROGRAM, request, where, time_limit_s=asked.build_limit_s)
     return job.model_copy(update={"argv": (context.python, "-m", PROGRAM)})
 
