@@ -11,15 +11,20 @@ import shutil
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
+from types import ModuleType
 
 from surefoot.lab.base_root import machine_apt_options
 from surefoot.lab.places import LabHome
 
 
-def repository(home: LabHome, base: str, packages: Iterable[str]) -> Path:
-    """The folder of a repository that has these packages; fetched first where it is not there."""
+def repository(home: LabHome, base: str, packages: Iterable[str], *, own: ModuleType | None = None) -> Path:
+    """The folder of a repository that has these packages; fetched first where it is not there.
+
+    `own`: a module whose ``write_package(folder, work)`` builds one more.
+    """
     wanted = sorted(set(packages))
-    key = hashlib.sha256("\n".join([base, *wanted]).encode()).hexdigest()[:12]
+    made = Path(str(own.__file__)).read_text() if own else ""
+    key = hashlib.sha256("\n".join([base, *wanted, made]).encode()).hexdigest()[:12]
     folder = home.folder / "apt" / key
     if (folder / "Packages").exists():
         return folder
@@ -33,6 +38,9 @@ def repository(home: LabHome, base: str, packages: Iterable[str]) -> Path:
     for rest in ("lists", "partial", "lock"):
         path = draft / rest
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    if own is not None:
+        own.write_package(draft, draft / "work")
+        shutil.rmtree(draft / "work")
     write_index(draft)
     draft.rename(folder)
     return folder
