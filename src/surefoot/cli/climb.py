@@ -11,12 +11,16 @@ from surefoot.cli.chosen import chosen, command_line, resume_words, root_words
 from surefoot.cli.dry_run import show_plans
 from surefoot.cli.options import configuration_options, json_option, root_paths, take_over_option
 from surefoot.cli.running import run_climb
+from surefoot.config.load import load_cluster
 from surefoot.engine.claims import climbing
+from surefoot.engine.fetched import fetch_run
 from surefoot.engine.selection import Selection, select
 from surefoot.engine.session import Chosen, Session, ladders, resume, start
 from surefoot.engine.store import find_run, load_manifest
+from surefoot.errors import RunNotFoundError
 from surefoot.model.ladder import Ladder
 from surefoot.model.run import RunInputs
+from surefoot.paths import RunPaths
 
 
 @click.command("climb")
@@ -50,7 +54,7 @@ def climb_command(
     if resumed is not None:
         if dry_run:
             raise click.UsageError("--dry-run shows a new run; it does not go with --resume")
-        paths = find_run(root_paths(configuration["root"]), resumed)
+        paths = _taken_up(resumed, configuration, take_over=take_over)
         made = chosen(configuration, recorded=paths)
         # A wrong name is told before a run is made or changed.
         ladder, asked = ladders(made, load_manifest(paths).inputs)
@@ -71,6 +75,18 @@ def climb_command(
 def _with(selection: Selection, made: Chosen, recorded: RunInputs | None = None) -> tuple[Ladder, Selection, Ladder]:
     ladder, asked = ladders(made, recorded)
     return ladder, selection, asked
+
+
+def _taken_up(reference: str, configuration: dict[str, Any], *, take_over: bool) -> RunPaths:
+    """A run of this machine. One that only the named cluster has is brought here: its control host may be gone."""
+    home = root_paths(configuration["root"])
+    try:
+        return find_run(home, reference)
+    except RunNotFoundError:
+        named = load_cluster(configuration["cluster"]).record if configuration["cluster"] else None
+        if named is None or named.connection.kind == "local" or reference == "latest" or "/" in reference:
+            raise
+        return fetch_run(named, reference, home, take_over=take_over)
 
 
 def _repeated(ladder: Ladder, again: tuple[str, ...]) -> frozenset[str]:
