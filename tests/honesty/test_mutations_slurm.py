@@ -9,21 +9,17 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mutations import Mutation, mutations
-from rungs_harness import status_of
 from slurm_views import answered, runner_document, scheduler_view, site
-from surefoot.evidence import Blob, EvidenceSet
-from surefoot.model.status import Status, combine
+from surefoot.model.status import Status
 from surefoot.rungs.base import View
-from surefoot.rungs.endings import ending_checks
 from surefoot.rungs.runner import RUNG as RUNNER
 from surefoot.rungs.scheduler_smoke import RUNG as SCHEDULER
-from surefoot.rungs.table import RUNGS
+from view_files import read, status, written
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -57,29 +53,6 @@ def explained(mutation: Mutation) -> bool:
         re.fullmatch(file, mutation.file) and re.fullmatch(where, mutation.where) and re.fullmatch(kind, mutation.kind)
         for file, where, kind in STILL_TRUE
     )
-
-
-def status(view: View) -> Status:
-    """As the engine would conclude, without the seal."""
-    ends = [check.status for check in ending_checks(view.evidence)]
-    return combine([*ends, status_of(RUNGS[view.plan.rung], view)])
-
-
-def written(view: View, folder: Path) -> Path:
-    for name, blob in view.evidence.files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(blob.read())
-    (folder / "plan.json").write_text(view.plan.model_dump_json())
-    return folder
-
-
-def read(view: View, folder: Path) -> View:
-    files = {
-        path.relative_to(folder).as_posix(): Blob(name=path.relative_to(folder).as_posix(), data=path.read_bytes())
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name != "plan.json"
-    }
-    return replace(view, evidence=EvidenceSet(plan=view.plan, files=files))
 
 
 def runner_view() -> View:

@@ -125,7 +125,7 @@ def running(asked: dict[str, Any]) -> Iterator[Running]:
         sys.exit(128 + number)
 
     signal.signal(signal.SIGTERM, ended)
-    with tempfile.TemporaryDirectory(prefix="sf-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix="surefoot-ansible-", dir=_short_folder(), ignore_cleanup_errors=True) as folder:
         try:
             yield Running(
                 asked=Ansible.model_validate(asked["ansible"]),
@@ -136,13 +136,18 @@ def running(asked: dict[str, Any]) -> Iterator[Running]:
             _close_connections(Path(folder))
 
 
+def _short_folder() -> str | None:
+    """Where that folder is made: a socket's path holds 104 characters, of which ssh wants some for itself."""
+    return "/tmp" if len(tempfile.gettempdir()) > 40 else None  # noqa: S108 - mode 700, with a random name
+
+
 def _close_connections(folder: Path) -> None:
     """Ansible keeps an ssh open to every host for the next task: there is none."""
     for socket in folder.iterdir():
         if socket.is_socket():
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):
                 subprocess.run(
-                    ["ssh", "-O", "exit", "-o", f"ControlPath={socket}", "-"],
+                    ["ssh", "-O", "exit", "-o", f"ControlPath={socket}", "whoever"],
                     capture_output=True,
                     stdin=subprocess.DEVNULL,
                     timeout=5,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -31,7 +32,7 @@ from surefoot.rungs.ansible_view import (
 from surefoot.rungs.base import Asked, PlanContext, Rung, View
 from surefoot.rungs.inventory_compare import ASPECTS, VARIABLES, Row, Three, compared
 from surefoot.rungs.judging import decide, shorten, summed_up, unproved
-from surefoot.rungs.slurm_view import SHOW_CONFIG, SHOW_NODES, Answer, config_of, line_of, nodes_of_answer
+from surefoot.rungs.slurm_view import SHOW_CONFIG, SHOW_NODES, Answer, Node, config_of, line_of, nodes_of_answer
 
 LOOK = "raw/look.stdout"
 NODES = "raw/nodes.stdout"
@@ -78,13 +79,16 @@ class Inventory(Rung[InventorySpec, Facts]):
         refuse_other_command(look.hosts, view, LOOK, "--extra-vars")
         found = listed(look.inventory, view, LOOK)
         run = playbook(look.hosts, LOOK)
-        on_slurm = view.inputs.cluster.scheduler.kind == "slurm"
+        said_of = declared(run, LOOK)
+        if lost := sorted(host for host in set(found.hosts) - said_of.keys() if trouble(run, host) is None):
+            raise EvidenceError(f"what the inventory declares of {', '.join(lost[:5])} is missing", file=LOOK)
+        nodes = _nodes(view) if view.inputs.cluster.scheduler.kind == "slurm" else None
         three = Three(
             listed=found,
-            declared=declared(run, LOOK),
+            declared=said_of,
             cluster=view.inputs.cluster,
-            nodes=nodes_of_answer(_answer(view, "nodes"), file=NODES) if on_slurm else None,
-            config=config_of(_answer(view, "config"), file=CONFIG) if on_slurm else None,
+            nodes=nodes,
+            config=config_of(_answer(view, "config"), file=CONFIG) if nodes is not None else None,
             said=hosts_said(run, LOOK),
         )
         return Facts(look, run, three)
@@ -100,18 +104,30 @@ class Inventory(Rung[InventorySpec, Facts]):
         return Judgement(checks=tuple(checks), summary=summary, details={"rows": [row.cells for row in rows]})
 
 
+def _nodes(view: View) -> list[Node]:
+    """Slurm's nodes, each once. Raises EvidenceError."""
+    nodes = nodes_of_answer(_answer(view, "nodes"), file=NODES)
+    twice = sorted(name for name, count in Counter(node.name for node in nodes).items() if count > 1)
+    if twice:
+        raise EvidenceError(f"scontrol show node: {', '.join(twice[:5])} twice", file=NODES)
+    return nodes
+
+
 def _answer(view: View, name: str) -> Answer:
     """A command's evidence in the form that Slurm's parsers take. Raises EvidenceError."""
     ending = view.evidence.json(f"raw/{name}.exit.json")
     if not isinstance(ending, dict):
         raise EvidenceError("does not say how the command ended", file=f"raw/{name}.exit.json")
     timed_out = ending.get("timed_out") is True
+    text = view.evidence.blob(f"raw/{name}.stdout").text()
+    if text and not text.endswith("\n"):
+        raise EvidenceError("cut off: the last line has no end", file=f"raw/{name}.stdout", text=text[-120:])
     return parse_record(
         Answer,
         {
             "argv": tuple(_SLURM[name]),
             "exit_code": ending.get("exit_code"),
-            "stdout": tuple(view.evidence.blob(f"raw/{name}.stdout").text().splitlines()),
+            "stdout": tuple(text.splitlines()),
             "stderr": tuple(view.evidence.blob(f"raw/{name}.stderr").text().splitlines()),
             "error": f"did not end within {_LIMIT_S:g} s" if timed_out else "",
             "started_at": ending.get("started_at"),

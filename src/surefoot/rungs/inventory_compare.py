@@ -227,7 +227,7 @@ def _unequal(values: Mapping[str, float | None]) -> str:
     said = {who: value for who, value in values.items() if value is not None}
     if len(set(said.values())) <= 1:
         return ""
-    return ", ".join(f"{who} has {value:g}" for who, value in said.items())
+    return ", ".join(f"{who} has {value:.12g}" for who, value in said.items())
 
 
 @dataclass(frozen=True)
@@ -248,8 +248,8 @@ def _figure(three: Three, host: str, figure: _Figure, slurm: Mapping[str, str]) 
     found = _number(theirs)
     problem = _unequal({"the inventory": _number(ours), "Slurm": found})
     if not problem and figure.least is not None and found is not None and found < figure.least:
-        problem = f"Slurm has {found:g}, the cluster file asks for {figure.least:g}"
-    least = _NONE if figure.least is None else f"≥ {figure.least:g}{figure.unit}"
+        problem = f"Slurm has {found:.12g}, the cluster file asks for {figure.least:.12g}"
+    least = _NONE if figure.least is None else f"≥ {figure.least:.12g}{figure.unit}"
     yield Row(host, figure.aspect, _NONE if ours is None else str(ours), least, theirs, problem)
 
 
