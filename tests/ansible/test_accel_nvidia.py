@@ -234,8 +234,8 @@ def test_packages_that_would_change_the_driver_are_recognised() -> None:
     )
     changes = COMPARE.nvidia_driver_changes(simulated)
     assert changes == [
-        "install libnvidia-compute-580 [575.57.08-0ubuntu1] (580.159.04-0ubuntu1",
-        "remove nvidia-driver-575-open [575.57.08-0ubuntu1]",
+        "install libnvidia-compute-580 580.159.04-0ubuntu1 (now 575.57.08-0ubuntu1)",
+        "remove nvidia-driver-575-open (now 575.57.08-0ubuntu1)",
     ]
 
 

@@ -11,7 +11,7 @@ Filters:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,8 @@ _DRIVER_PACKAGE = re.compile(
     r"|libcuda1|libnvcuvid|linux-(modules|objects|signatures)-nvidia|cuda-drivers|xserver-xorg-video-nvidia"
 )
 """Packages that are the driver or one of its libraries (Debian's, Ubuntu's and NVIDIA's names)."""
+
+_SIMULATED = re.compile(r"(?P<what>Inst|Remv|Purg) (?P<name>\S+)(?: \[(?P<now>[^\]]*)\])?(?: \((?P<new>\S+))?")
 
 
 class UnknownError(Exception):
@@ -309,9 +311,12 @@ def nvidia_driver_changes(simulated: str) -> list[str]:
     """
     changes: list[str] = []
     for line in simulated.splitlines():
-        words: Sequence[str] = line.split()
-        if len(words) > 1 and words[0] in ("Inst", "Remv") and _DRIVER_PACKAGE.match(words[1]):
-            changes.append(" ".join(words[:4]).replace("Inst", "install").replace("Remv", "remove"))
+        match = _SIMULATED.match(line)
+        if match and _DRIVER_PACKAGE.match(match["name"]):
+            what = "remove" if match["what"] in ("Remv", "Purg") else "install"
+            new = f" {match['new']}" if match["new"] else ""
+            now = f" (now {match['now']})" if match["now"] else ""
+            changes.append(f"{what} {match['name']}{new}{now}")
     return changes
 
 
