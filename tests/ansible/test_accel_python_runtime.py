@@ -114,6 +114,7 @@ def site(tmp_path: Path) -> dict[str, Any]:
     return {
         "python_runtime_packages": [],
         "python_runtime_root": str(root),
+        "python_runtime_owner": "root",
         "python_runtime_minimum": "3.9",
         "python_runtime_cluster": str(tmp_path / "cluster.yaml"),
         "python_runtime_surefoot": sys.executable,
@@ -183,11 +184,21 @@ def test_a_lock_that_cannot_be_built_fails_with_the_line_of_pip_and_leaves_no_en
 @pytest.mark.slow
 @pytest.mark.lab
 def test_a_cluster_file_about_another_root_is_refused(tmp_path: Path, site: dict[str, Any]) -> None:
-    code, output = play(
-        tmp_path, {**site, "python_runtime_root": "/elsewhere", "python_runtime_owner": "root"}, "--check", hosts="a"
-    )
+    code, output = play(tmp_path, {**site, "python_runtime_root": "/elsewhere"}, "--check", hosts="a")
     assert code != 0
     assert "the inventory says /usr/bin/python3" in " ".join(output.split())
+
+
+@pytest.mark.slow
+def test_without_an_owner_the_place_of_environments_is_left_to_the_first_climb(
+    tmp_path: Path, site: dict[str, Any]
+) -> None:
+    code, output = play(tmp_path, {**site, "python_runtime_owner": "", "python_runtime_cluster": ""}, hosts="a")
+    assert (code, changes(output)) == (0, {"a": 0}), output
+    assert list((tmp_path / "shared").iterdir()) == []
+    code, output = play(tmp_path, {**site, "python_runtime_owner": ""}, "--check", hosts="a")
+    assert code != 0
+    assert "python_runtime_cluster is set and python_runtime_owner is not" in output
 
 
 def test_a_cluster_file_without_an_environment_is_told_so() -> None:
