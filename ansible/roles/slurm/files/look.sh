@@ -34,7 +34,8 @@ for word in "$@"; do
         ;;
     esac
 done
-release=$( { sinfo --version 2>/dev/null || true; } | sed -nE 's/^[^ ]+ ([0-9]+\.[0-9]+).*/\1/p')
+# Slurm's own commands would want a slurm.conf to say their version.
+release=$({ dpkg-query -W -f='${Version}' slurm-client 2>/dev/null || true; } | sed -nE 's/^([0-9]+:)?([0-9]+\.[0-9]+).*/\2/p')
 hardware=$(slurmd -C 2>/dev/null | head -n 1) || hardware=''
 word_of() { sed -nE "s/.*\b$1=([0-9]+).*/\1/p" <<<"$hardware"; }
 cpus=$(word_of CPUs) memory=$(word_of RealMemory)
