@@ -90,6 +90,20 @@ def test_a_host_that_holds_the_share_does_not_mount_it_and_every_other_does() ->
         assert [mount["src"] for mount in variables(host)["storage_mounts"]] == [f"{address}:/srv/surefoot"]
 
 
+def test_its_storage_is_in_the_forms_of_the_role_and_whoever_writes_there_may() -> None:
+    said = variables("spark-2")
+    allowed = {"path", "clients", "options", "owner", "group", "mode"}
+    assert all(set(row) <= allowed and isinstance(row.get("options", ""), str) for row in said["storage_exports"])
+    assert all(isinstance(row.get("options", ""), str) for row in said["storage_mounts"])
+    users = {user["name"] for user in said["common_users"]}
+    owner = said["storage_exports"][0]["owner"]
+    assert {owner, said["storage_check_user"], said["python_runtime_create_as"], said["python_runtime_owner"]} == {
+        owner
+    }
+    assert owner in users
+    assert {user for account in said["slurm_accounts"] for user in account["users"]} <= users
+
+
 def test_adding_a_node_is_one_line_and_everything_else_follows(tmp_path: Path) -> None:
     shutil.copytree(INVENTORY, tmp_path / "site")
     path = tmp_path / "site/hosts.yml"
