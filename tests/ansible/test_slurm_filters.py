@@ -1,0 +1,104 @@
+"""What the filters behind roles/slurm and roles/gres make of data."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_FILE = Path(__file__).parents[2] / "ansible/plugins/filter/surefoot_slurm.py"
+_SPEC = importlib.util.spec_from_file_location("surefoot_slurm", _FILE)
+assert _SPEC is not None
+assert _SPEC.loader is not None
+SLURM = importlib.util.module_from_spec(_SPEC)
+sys.modules["surefoot_slurm"] = SLURM
+_SPEC.loader.exec_module(SLURM)
+
+QOS = [{"name": "short", "options": {"Priority": 100, "MaxWall": "120"}}]
+ACCOUNTS = [{"name": "lab", "users": ["root", "climber"]}]
+DECLARED: dict[str, Any] = {
+    "cluster": "c",
+    "qos": QOS,
+    "accounts": ACCOUNTS,
+    "qos_keys": ["MaxWall", "Priority"],
+    "account_keys": [],
+}
+WHOLE = {
+    "cluster": "Cluster\nc\n",
+    "qos": "Name|MaxWall|Priority\nnormal||0\nshort|02:00:00|100\n",
+    "account": "Account\nroot\nlab\n",
+    "assoc": "Account|User\nroot|\nlab|\nlab|root\nlab|climber\n",
+}
+
+
+def test_accounting_as_declared_needs_no_command() -> None:
+    assert SLURM.accounting_commands(WHOLE, DECLARED) == []
+
+
+@pytest.mark.parametrize(
+    ("table", "before", "after", "command"),
+    [
+        ("cluster", "c\n", "", ["add", "cluster", "c"]),
+        ("qos", "|100", "|10", ["modify", "qos", "short", "set", "Priority=100"]),
+        ("qos", "02:00:00", "02:00:01", ["modify", "qos", "short", "set", "MaxWall=120"]),
+        ("qos", "short|02:00:00|100\n", "", ["add", "qos", "short", "set", "Priority=100", "MaxWall=120"]),
+        ("assoc", "lab|climber\n", "", ["add", "user", "climber", "Account=lab", "Cluster=c"]),
+    ],
+)
+def test_each_thing_that_accounting_lacks_is_told(table: str, before: str, after: str, command: list[str]) -> None:
+    head, _, rows = WHOLE[table].partition("\n")
+    shown = {**WHOLE, table: f"{head}\n{rows.replace(before, after)}"}
+    assert SLURM.accounting_commands(shown, DECLARED) == [command]
+
+
+def test_a_row_that_was_cut_is_an_error() -> None:
+    with pytest.raises(SLURM.AnsibleFilterError, match="line 3: 1 cells under 3 titles"):
+        SLURM.accounting_commands({**WHOLE, "qos": "Name|MaxWall|Priority\nnormal||0\nshort\n"}, DECLARED)
+
+
+def test_a_setting_of_the_site_replaces_the_roles_own_whatever_its_case_and_null_leaves_it_out() -> None:
+    merged = SLURM.merged({"KillWait": 30, "MinJobAge": 300}, {"killwait": 5, "MinJobAge": None})
+    assert SLURM.settings(merged) == "killwait=5\n"
+
+
+def test_what_yaml_reads_as_false_is_off_for_preemption_and_no_elsewhere() -> None:
+    assert (
+        SLURM.line({"PreemptMode": False, "Default": True, "Hidden": False}) == "PreemptMode=OFF Default=YES Hidden=NO"
+    )
+
+
+FILE = {"path": "/f", "content": "x\n", "mode": "0644", "owner": "root"}
+DIGEST = "73cb3858a687a8494ca3323053016282f3dad39d42cf62ca4e79dda2aac7d9ac"
+
+
+@pytest.mark.parametrize("found", [{}, {"/f": ["0", "644", "root:root"]}, {"/f": [DIGEST, "600", "root:root"]}])
+def test_a_file_that_is_missing_or_other_is_written(found: dict[str, list[str]]) -> None:
+    assert SLURM.files_to_write(SLURM.declared_files([FILE]), found) == ["/f"]
+
+
+def test_a_file_that_is_as_declared_is_not_written() -> None:
+    assert SLURM.files_to_write(SLURM.declared_files([FILE]), {"/f": [DIGEST, "644", "root:root"]}) == []
+
+
+@pytest.mark.parametrize(
+    ("unit", "action"),
+    [
+        ({"active": "active", "enabled": "enabled", "started_with": {"/f": DIGEST}}, {}),
+        ({"active": "active", "enabled": "enabled", "started_with": {"/f": "0"}}, {"d": "restarted"}),
+        ({"active": "active", "enabled": "enabled", "started_with": {}}, {"d": "restarted"}),
+        ({"active": "failed", "enabled": "enabled", "started_with": {"/f": DIGEST}}, {"d": "started"}),
+        ({"active": "active", "enabled": "disabled", "started_with": {"/f": DIGEST}}, {"d": "started"}),
+    ],
+)
+def test_a_service_is_touched_only_when_it_does_not_run_with_what_is_declared(
+    unit: dict[str, Any], action: dict[str, str]
+) -> None:
+    found = {"files": {}, "units": {"d": unit}}
+    assert SLURM.units_to_act_on([{"name": "d", "files": ["/f"]}], SLURM.declared_files([FILE]), found) == action
+
+
+def test_gpus_are_in_the_order_of_their_numbers() -> None:
+    assert SLURM.device_list(["/dev/nvidia10", "/dev/nvidia9"]) == ["/dev/nvidia9", "/dev/nvidia10"]
