@@ -1,0 +1,122 @@
+"""Roles common, munge and storage on a lab's hosts: a second run changes nothing, and what is changed by hand is named and undone."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from held import Held
+from lab_drill import lab
+from surefoot.lab import machine
+from surefoot.lab.places import DEFAULT_HOME, HOME_VARIABLE, LabPaths, lab_home
+from surefoot.lab.spec import Tier
+
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
+ANSIBLE = Path(__file__).parents[2] / "ansible"
+
+
+@dataclass(frozen=True)
+class Site:
+    paths: LabPaths
+    folder: Path
+
+    def play(self, *words: str) -> list[dict[str, Any]]:
+        """What the three roles did, event by event."""
+        sockets = self.folder / "s"  # of this lab alone: two labs have hosts of the same name
+        sockets.mkdir(exist_ok=True)
+        env = {
+            "ANSIBLE_CONFIG": str(ANSIBLE / "ansible.cfg"),
+            "ANSIBLE_HOME": str(self.folder),
+            "ANSIBLE_SSH_CONTROL_PATH_DIR": str(sockets),
+            "ANSIBLE_STDOUT_CALLBACK": "surefoot_events",
+            "ANSIBLE_SSH_ARGS": "-o ControlMaster=auto -o ControlPersist=5s",
+            "SUREFOOT_MUNGE_KEY_BASE64": base64.b64encode((self.paths.secrets / "munge.key").read_bytes()).decode(),
+        }
+        tool = str(Path(sys.executable).with_name("ansible-playbook"))
+        argv = [tool, "-i", str(ANSIBLE / "inventory/common"), "-i", str(self.folder / "site.yml"), *words]
+        done = subprocess.run(
+            [*argv, str(self.folder / "play.yml")], cwd=ANSIBLE, capture_output=True, text=True, timeout=200,
+            check=False, env={**os.environ, **env},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout[-4000:] + done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+    def on(self, host: str, script: str) -> str:
+        argv = ["ssh", "-F", str(self.paths.ssh_config), f"root@{host}", script]
+        return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+@pytest.fixture(scope="module")
+def site(held: Held) -> Iterator[Site]:
+    home = lab_home(os.environ.get(HOME_VARIABLE, DEFAULT_HOME))
+    if missing := machine.problems(Tier.HOSTS, home.folder):
+        pytest.fail(f"this machine cannot hold a lab: {'; '.join(each.what for each in missing)}", pytrace=False)
+    name = held.lab("b")
+    try:
+        lab("up", "--nodes", "2", name=name)
+        paths = home.lab(name)
+        addresses = [
+            line.split()[:2]
+            for line in (paths.host("head").folder / "upper/etc/hosts").read_text().splitlines()
+            if "10." in line
+        ]
+        hosts = {host: {"common_address": address} for address, host in addresses if host in ("head", "n1", "n2")}
+        hosts["head"]["common_chrony_local_stratum"] = 10
+        variables = {
+            "ansible_user": "root",
+            "ansible_ssh_common_args": f"-F {paths.ssh_config}",
+            "common_chrony_servers": ["head"],
+            "common_chrony_allow": ["10.0.0.0/8"],
+            "common_chrony_adjusts_clock": False,
+            "common_limits": [],
+            "common_sysctl": {},
+            "common_users": [{"name": "climber", "uid": 2001, "create_home": False}],
+            "storage_root": str(paths.shared),
+            "storage_mounts": [{"src": "tmpfs", "path": "/srv/fast", "fstype": "tmpfs", "options": "size=8m,noatime"}],
+        }
+        folder = held.folder("bl-")
+        groups = {"slurm_controller": {"hosts": {"head": hosts.pop("head")}}, "slurm_node": {"hosts": hosts}}
+        (folder / "site.yml").write_text(yaml.safe_dump({"all": {"vars": variables, "children": groups}}))
+        play = {"hosts": "common", "become": True, "roles": ["common", "storage", "munge"]}
+        (folder / "play.yml").write_text(yaml.safe_dump([play]))
+        yield Site(paths, folder)
+    finally:
+        lab("down", "--purge", name=name)
+
+
+def changed(events: list[dict[str, Any]]) -> int:
+    return sum(host["changed"] for host in events[-1]["hosts"].values())
+
+
+@pytest.mark.timeout(600)
+def test_a_second_run_changes_nothing_and_each_change_by_hand_is_named_and_undone(site: Site) -> None:
+    site.play()
+    assert changed(site.play()) == 0
+    assert changed(site.play("--check", "--diff")) == 0
+    site.on(
+        "n1",
+        "systemctl stop chrony; sed -i s/n2/n9/ /etc/hosts; mount -o remount,ro /srv/fast;"
+        " mkdir -p /etc/cron.d; echo '* * * * * root true' > /etc/cron.d/stray; chmod 0444 /etc/munge/munge.key",
+    )
+    events = site.play("--check", "--diff")
+    found = [event for event in events if event.get("status") == "changed"]
+    assert {event["host"] for event in found} == {"n1"}
+    paths = {event.get("path") for event in found}
+    assert {"/etc/hosts", "/proc/self/mounts", "/etc/cron.d/stray", "/etc/munge/munge.key"} <= paths
+    assert any(event["task"] == "Chrony runs, and starts with the host" for event in found)
+    site.play()
+    assert changed(site.play("--check", "--diff")) == 0
+    said = site.on(
+        "n1", "systemctl is-active chrony; cat /var/lib/surefoot/strays/etc/cron.d/stray; grep /srv/fast /proc/mounts"
+    )
+    assert said.startswith("active\n* * * * * root true\ntmpfs /srv/fast tmpfs rw,noatime"), said
