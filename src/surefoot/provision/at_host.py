@@ -1,6 +1,6 @@
 """Runs on each host, by Ansible, with the host's own Python (3.9 or newer; standard library only), from standard input.
 
-    python3 - BASE64      of {"paths": [...], "packages": [...]}
+    python3 - BASE64 [PACKAGE ...]      of {"paths": [...], "packages": [...]}
 
 Prints base64 of one JSON document: who this host is, and of each path and package what it is and
 who changed it last as far as that is recorded here. It changes nothing. Base64, so that no wall
@@ -157,5 +157,7 @@ def look(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    said = look(json.loads(base64.b64decode(sys.argv[1])))
+    question = json.loads(base64.b64decode(sys.argv[1]))
+    question["packages"] = sorted({*question.get("packages", []), *sys.argv[2:]})
+    said = look(question)
     sys.stdout.write(base64.b64encode(json.dumps(said).encode()).decode() + "\n")

@@ -17,11 +17,18 @@ from surefoot.provision.running import AT_HOST, PLAYBOOKS, Running, printed, run
 
 
 def ask_hosts(
-    run: Running, *, variables: list[str], questions: dict[str, dict[str, Any]], become: bool, hosts: str = ""
+    run: Running,
+    *,
+    variables: list[str],
+    questions: dict[str, dict[str, Any]],
+    become: bool,
+    hosts: str = "",
+    playbook: str = "",
 ) -> dict[str, Any]:
     """The answer of the playbook that asks hosts what `surefoot.provision.at_host` tells.
 
     `questions`: host → what it is asked; others are asked who they are. `hosts`: a file that lists those to ask.
+    `playbook`: another one than ``hosts.yml``, with the same variables.
     """
     asked = {
         "variables": variables,
@@ -31,8 +38,8 @@ def ask_hosts(
         "become": become,
     }
     file = run.written("asked.json", {"surefoot_asked": asked})
-    playbook = str(PLAYBOOKS / "hosts.yml")
-    return run.run(commands.own_playbook(run.tool("ansible-playbook"), run.asked, playbook, file, hosts=hosts))
+    book = playbook or str(PLAYBOOKS / "hosts.yml")
+    return run.run(commands.own_playbook(run.tool("ansible-playbook"), run.asked, book, file, hosts=hosts))
 
 
 def _packed(question: dict[str, Any]) -> str:

@@ -125,7 +125,9 @@ def running(asked: dict[str, Any]) -> Iterator[Running]:
         sys.exit(128 + number)
 
     signal.signal(signal.SIGTERM, ended)
-    with tempfile.TemporaryDirectory(prefix="surefoot-ansible-", dir=_short_folder(), ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(
+        prefix="surefoot-ansible-", dir=_short_folder(), ignore_cleanup_errors=True
+    ) as folder:
         try:
             yield Running(
                 asked=Ansible.model_validate(asked["ansible"]),

@@ -151,6 +151,17 @@ def hosts_said(run: Playbook, file: str) -> dict[str, HostSaid]:
     }
 
 
+def named(run: Playbook, file: str) -> dict[str, dict[str, tuple[str, ...]]]:
+    """Host → role → packages that its variables name. Raises EvidenceError."""
+    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    for host, told in run.messages("Named").items():
+        roles = unpacked(told, file)
+        if not isinstance(roles, dict) or not all(isinstance(names, list) for names in roles.values()):
+            raise EvidenceError(f"what {host}'s roles name are no lists", file=file, text=str(roles))
+        found[host] = {role: tuple(str(name) for name in names) for role, names in roles.items()}
+    return found
+
+
 def trouble(run: Playbook, host: str) -> Told | None:
     """Why a host did not answer to the end: its last result that went wrong; None where all went well."""
     bad = [t for t in run.results if t.result.host == host and t.result.status in ("unreachable", "failed")]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from surefoot.errors import EvidenceError
 from surefoot.model.check import Check, Evidence
 from surefoot.model.ladder import Drift as DriftSpec
 from surefoot.model.run import Judgement
@@ -19,13 +20,14 @@ from surefoot.rungs.ansible_view import (
     event_line,
     hosts_said,
     listed,
+    named,
     playbook,
     program_step,
     refuse_other_command,
     site_of,
 )
 from surefoot.rungs.base import Asked, PlanContext, Rung, View
-from surefoot.rungs.drift_view import Drift, blind_spots, drifts_of, listed_plays, silent_hosts, versions_of
+from surefoot.rungs.drift_view import Drift, Named, blind_spots, drifts_of, listed_plays, silent_hosts, versions_of
 from surefoot.rungs.judging import decide, shorten, unproved
 from surefoot.rungs.slurm_view import Answer, line_of
 
@@ -53,6 +55,7 @@ class Facts:
     plays: list[Play]
     run: Playbook
     said: Mapping[str, HostSaid]
+    named: Named
 
 
 class DriftRung(Rung[DriftSpec, Facts]):
@@ -78,10 +81,14 @@ class DriftRung(Rung[DriftSpec, Facts]):
         run = playbook(found.check, CHECK)
         plays = plays_of(found.plays.stdout, file=CHECK)
         said: Mapping[str, HostSaid] = {}
+        names: Named = {}
         if found.history is not None:
             refuse_other_command(found.history, view, CHECK, "--extra-vars")
-            said = hosts_said(playbook(found.history, CHECK), CHECK)
-        return Facts(found, inventory, plays, run, said)
+            asked = playbook(found.history, CHECK)
+            said, names = hosts_said(asked, CHECK), named(asked, CHECK)
+            if said.keys() - names.keys():
+                raise EvidenceError("what the roles of a host name is missing", file=CHECK)
+        return Facts(found, inventory, plays, run, said, names)
 
     def judge(self, facts: Facts, view: View) -> Judgement:
         drifts = drifts_of(facts.run, facts.said)
@@ -245,10 +252,10 @@ def _event(told: Told, facts: Facts, view: View) -> Evidence:
 
 def _packages(facts: Facts, view: View) -> list[Check]:
     """Packages that roles name have one version on all hosts that they are named for."""
-    found = list(versions_of(facts.run, facts.said))
+    found = list(versions_of(facts.run, facts.named, facts.said))
     unknown = silent_hosts(facts.run, facts.said)
     if not found and not unknown:
-        return []  # the site names no packages
+        return []  # nothing that roles name is a package here
     identifier, claim = "drift.packages", "a package that a role names has one version on all of its hosts"
     bad: dict[str, None] = {}
     for one in found:

@@ -42,14 +42,15 @@ class Drift:
     @property
     def what(self) -> str:
         """The file, or else what the task is about."""
-        return self.result.path or ", ".join(self.result.packages[:6]) or self.result.module.rsplit(".", 1)[-1]
+        one = self.result
+        return one.path or ", ".join(one.packages[:6]) or one.item or one.module.rsplit(".", 1)[-1]
 
     @property
     def words(self) -> str:
         """In one line, shortened."""
         shown = [row.strip()[:160] for row in self.lines if row.strip()][:_SHOWN]
         more = f" / … {len(self.lines) - len(shown)} more" if len(self.lines) > len(shown) else ""
-        text = f"{self.what}: {' / '.join(shown) or 'the module does not say how'}{more}"
+        text = f"{self.what}: {' / '.join(shown) or 'the task does not say how'}{more}"
         return f"{text}; {self.who}" if self.who else text
 
     @property
@@ -122,24 +123,40 @@ class Versions:
         )
 
 
-def versions_of(run: Playbook, said: Mapping[str, HostSaid]) -> Iterator[Versions]:
-    """Each package that a role names, on the hosts that it names it for; hosts of one release are compared."""
-    named: dict[tuple[str, str, str], set[str]] = {}
+Named = Mapping[str, Mapping[str, tuple[str, ...]]]
+"""Host → role → packages that the role's variables name there."""
+
+
+def packages_named(run: Playbook, named: Named) -> dict[tuple[str, str], set[str]]:
+    """(role, package) → hosts that it is named for: by the role's variables, or by a task of it that ran."""
+    found: dict[tuple[str, str], set[str]] = {}
     for told in run.results:
-        one = told.result
-        answer = said.get(one.host)
-        for package in one.packages if answer else ():
-            named.setdefault((one.role, package, answer.distribution if answer else ""), set()).add(one.host)
-    for (role, package, distribution), hosts in sorted(named.items()):
+        for package in told.result.packages:
+            found.setdefault((told.result.role, package), set()).add(told.result.host)
+    ran = {(told.result.host, told.result.role) for told in run.results}
+    for host, roles in named.items():
+        for role, packages in roles.items():
+            for package in packages if (host, role) in ran else ():
+                found.setdefault((role, package), set()).add(host)
+    return found
+
+
+def versions_of(run: Playbook, named: Named, said: Mapping[str, HostSaid]) -> Iterator[Versions]:
+    """Each package that a role names, on the hosts that it names it for; hosts of one release are compared."""
+    alike: dict[tuple[str, str, str], set[str]] = {}
+    for (role, package), hosts in packages_named(run, named).items():
+        for host in hosts & said.keys():
+            alike.setdefault((role, package, said[host].distribution), set()).add(host)
+    for (role, package, distribution), hosts in sorted(alike.items()):
         found = {host: said[host].versions.get(package, "not installed") for host in sorted(hosts)}
         if set(found.values()) != {"not installed"}:  # a name that stands for another package
             yield Versions(role, package, distribution, found)
 
 
 def silent_hosts(run: Playbook, said: Mapping[str, HostSaid]) -> list[str]:
-    """Hosts on which roles name packages and whose versions are not known."""
-    naming = {told.result.host for told in run.results if told.result.packages}
-    return sorted(naming - said.keys())
+    """Hosts that were looked at and whose packages are not known."""
+    away = {host for host, total in run.totals.items() if total.unreachable}
+    return sorted(run.totals.keys() - away - said.keys() - {"localhost"})
 
 
 def listed_plays(names: Sequence[str]) -> str:
