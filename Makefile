@@ -13,7 +13,7 @@ SUITES ?= bullseye sid
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-test setup-lab climb lint check test test-local test-lab test-versions lab-ready clean
+.PHONY: help setup setup-test setup-lab climb lint check test test-local test-lab test-versions test-sites lab-ready clean
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -47,11 +47,14 @@ test-local: lint ## lint, then every test but those of the lab: no root needed
 	@$(BIN)/pytest -q -m "slow and not lab" --durations=5
 
 test-lab: lab-ready ## tests on a real Slurm, a real sshd and a real lab (root)
-	@$(BIN)/pytest -q -n 2 --dist loadfile -m "lab and not slow and not versions" --durations=5
-	@$(BIN)/pytest -q -m "lab and slow" --durations=5
+	@$(BIN)/pytest -q -n 2 --dist loadfile -m "lab and not slow and not versions and not sites" --durations=5
+	@$(BIN)/pytest -q -m "lab and slow and not sites" --durations=5
 
 test-versions: lab-ready ## the oldest and the newest Slurm, each in a lab (root); not part of test. SUITES="trixie": others
 	@SUITES="$(SUITES)" $(BIN)/pytest -q -m versions --durations=5
+
+test-sites: lab-ready ## what Ansible makes of hosts (root); wants dpkg-dev and Debian's prometheus packages; not part of test yet
+	@$(BIN)/pytest -q -m sites --durations=5
 
 lab-ready: setup-lab
 	@$(BIN)/python tests/ready_for_lab.py

@@ -35,7 +35,7 @@ from surefoot.lab.spec import CLIMBER, CLIMBER_UID, DEFAULT_SUITE, MGMT, Tier, a
 from surefoot.lab.state import LabState, load
 from surefoot.provision.commands import environment
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.sites, pytest.mark.timeout(1200)]
 
 SITE = Path(__file__).parents[2] / "ansible"
 HOME = lab_home(os.environ.get(HOME_VARIABLE, DEFAULT_HOME))

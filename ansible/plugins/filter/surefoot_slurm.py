@@ -19,8 +19,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible.errors import AnsibleFilterError
-
 DOCUMENTATION = """
 name: surefoot_slurm
 short_description: Slurm's configuration files and accounting, from data
@@ -36,7 +34,7 @@ def _value(key: str, value: Any) -> str:
     if isinstance(value, list | tuple):
         return ",".join(_value(key, each) for each in value)
     if isinstance(value, Mapping):
-        raise AnsibleFilterError(f"{key} is a dictionary; Slurm takes a word, a number or a list")
+        raise TypeError(f"{key} is a dictionary; Slurm takes a word, a number or a list")
     return str(value)
 
 
@@ -159,7 +157,7 @@ def _rows(text: str) -> list[dict[str, str]]:
     for number, each in enumerate(lines[1:], start=2):
         cells = each.split("|")
         if len(cells) != len(head):
-            raise AnsibleFilterError(f"sacctmgr, line {number}: {len(cells)} cells under {len(head)} titles: {each!r}")
+            raise ValueError(f"sacctmgr, line {number}: {len(cells)} cells under {len(head)} titles: {each!r}")
         rows.append(dict(zip(head, cells, strict=True)))
     return rows
 

@@ -81,6 +81,11 @@ def lab_command() -> None:
     help=f"Debian suite of the hosts, and so their Slurm: {', '.join(f'{k} {v}' for k, v in SUITES.items())}.",
 )
 @click.option(
+    "--by-roles",
+    is_flag=True,
+    help="Hosts are made a cluster by ansible/site.yml, as those of any other site (needs surefoot[ansible]).",
+)
+@click.option(
     "--bare",
     is_flag=True,
     help="Hosts with systemd, sshd and Python alone, as a machine just installed: up ends when root can log in.",

@@ -86,6 +86,8 @@ def host_files(
     """All files of one host that the base root does not have, or not so."""
     if spec.bare:
         return _bare_files(spec, host, who)
+    if spec.by_roles:
+        return [*_bare_files(spec, host, who), HostFile(scripts.SERVICE, scripts.SERVICE_SYSTEMD, mode=0o755)]
     files = [
         *_reachable(host, who),
         HostFile("/etc/hosts", text.hosts_file(spec, slot)),

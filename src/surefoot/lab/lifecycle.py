@@ -13,7 +13,7 @@ from pathlib import Path
 
 from surefoot.errors import MachineryError, RequestError, SurefootError
 from surefoot.files import write_atomic
-from surefoot.lab import configuration, hosts, machine, network
+from surefoot.lab import configuration, hosts, machine, network, provisioning
 from surefoot.lab.base_root import ensure_base, identity, version
 from surefoot.lab.commands import remove_tree, run
 from surefoot.lab.host_files import Identity, Secrets, host_files, make_reachable, write_files
@@ -38,6 +38,7 @@ def up(home: LabHome, spec: LabSpec, *, mirror: str, say: Say) -> LabState:
     something broke on the way; what is there by then is removed by `down`.
     """
     machine.require(spec.tier, home.folder)
+    tool = provisioning.require() if spec.by_roles else ""
     paths = home.lab(spec.name)
     for folder in spec.binds:
         if not Path(folder).is_dir():
@@ -57,9 +58,12 @@ def up(home: LabHome, spec: LabSpec, *, mirror: str, say: Say) -> LabState:
                 say(f"{len(spec.hosts)} bare hosts started, waiting for their sshd")
                 hosts.wait_until_reachable(state, timeout_s=_UP_S)
                 return save(paths, state.model_copy(update={"phase": "up"}))
+            if spec.by_roles:
+                hosts.wait_until_reachable(state, timeout_s=_UP_S)
+                provisioning.provision(tool, paths, say=say)
             say(f"{len(spec.hosts)} hosts started, waiting for Slurm")
             wait_until_working(state, timeout_s=_UP_S)
-            if spec.tier is Tier.HOSTS:
+            if spec.tier is Tier.HOSTS and not spec.by_roles:
                 add_accounts(state)
             state = _with_a_python_that_starts(paths, state, say)
             return save(paths, state.model_copy(update={"phase": "up"}))
@@ -116,6 +120,10 @@ def _write_lab(home: LabHome, state: LabState) -> None:
     paths, base = home.lab(spec.name), home.bases / state.base
     paths.secrets.mkdir(mode=0o700, exist_ok=True)
     shared = Secrets(secrets.token_bytes(1024), secrets.token_bytes(32), secrets.token_hex(16))
+    for name, secret in provisioning.secret_files(shared).items():
+        place = paths.secrets / name  # the folder is closed to others
+        place.write_text(secret)
+        place.chmod(0o400)
     private = paths.secrets / "munge.key"
     private.write_bytes(shared.munge_key)
     private.chmod(0o400)
@@ -125,6 +133,8 @@ def _write_lab(home: LabHome, state: LabState) -> None:
     write_atomic(paths.known_hosts, known)
     write_atomic(paths.ssh_config, configuration.ssh_config(spec, slot, key=paths.key, known_hosts=paths.known_hosts))
     write_atomic(paths.cluster, configuration.cluster_yaml(spec, shared=paths.shared))
+    if spec.by_roles:
+        write_atomic(paths.inventory, provisioning.inventory(spec, slot, paths))
     _make_shared(paths, (CLIMBER_UID, CLIMBER_UID) if spec.bare else identity(base, CLIMBER), login_key)
     release = configuration.DEFAULT_RELEASE if spec.bare else version(base, "slurmctld")
     for host in spec.hosts:

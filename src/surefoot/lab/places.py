@@ -9,7 +9,9 @@
     <home>/labs/<name>/lab.json      state: what was asked for, recorded processes, faults
                        ssh_config    ssh -F … head
                        cluster.yaml  for surefoot climb --cluster
+                       inventory.yml for ansible-playbook, with the site's own in ansible/inventory
                        id id.pub known_hosts secrets/
+                       ansible/ cp/ provisioning.log   what Ansible kept, and what it did
                        shared/       the shared root: the same path here and on every host
                        shared/home/  /home of every host
                        hosts/<host>/ upper/ work/ root/ console.log
@@ -51,6 +53,23 @@ class LabPaths:
     @property
     def cluster(self) -> Path:
         return self.folder / "cluster.yaml"
+
+    @property
+    def inventory(self) -> Path:
+        return self.folder / "inventory.yml"
+
+    @property
+    def provisioning(self) -> Path:
+        return self.folder / "provisioning.log"
+
+    @property
+    def ansible(self) -> Path:
+        return self.folder / "ansible"
+
+    @property
+    def sockets(self) -> Path:
+        """Short: ssh adds some forty characters, and a socket's path has at most 107."""
+        return self.folder / "cp"
 
     @property
     def key(self) -> Path:

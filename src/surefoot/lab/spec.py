@@ -47,6 +47,8 @@ class LabSpec(Record):
     """Pretended, per node."""
     binds: tuple[str, ...] = ()
     """Folders of this machine that every host sees, read-only, under the same path."""
+    by_roles: bool = False
+    """Its hosts are made a cluster by ``ansible/site.yml``, not by files that are written before they start."""
     bare: bool = False
     """Hosts as a machine just installed: systemd, sshd and Python, and nothing of Slurm. Something else makes them nodes."""
     python: str = ""
@@ -56,6 +58,8 @@ class LabSpec(Record):
     def _bare_hosts_have_systemd(self) -> LabSpec:
         if self.bare and self.tier is not Tier.HOSTS:
             raise ValueError("bare hosts are of the tier hosts: what is installed on them wants systemd")
+        if self.by_roles and (self.bare or self.tier is not Tier.HOSTS):
+            raise ValueError("roles make a cluster of hosts of the tier hosts, with the packages that they install")
         return self
 
     @property

@@ -1,0 +1,148 @@
+"""A lab's bare hosts become a cluster: by the roles in ``ansible/``, as any other site's would."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from surefoot.errors import MachineryError, RequestError
+from surefoot.lab.commands import run
+from surefoot.lab.configuration import GPU_TYPE
+from surefoot.lab.host_files import Secrets
+from surefoot.lab.places import LabPaths
+from surefoot.lab.spec import HEAD, LabSpec, address
+from surefoot.provision.commands import environment
+from surefoot.provision.tools import NOT_FOUND_ACTION, find_tool
+
+SITE = Path(__file__).resolve().parents[3] / "ansible"
+"""The site lies in the project, beside ``src``."""
+_SHOWN = 5
+_LIMIT_S = 900.0
+
+
+def require() -> str:
+    """Path of ``ansible-playbook``. Raises RequestError where there is none, or no site."""
+    tool = find_tool("ansible-playbook")
+    if tool is None:
+        raise RequestError(
+            "the lab's hosts are provisioned by Ansible, which is not here", next_action=NOT_FOUND_ACTION
+        )
+    if not (SITE / "site.yml").is_file():
+        raise RequestError(
+            f"the lab's hosts are provisioned by the roles in {SITE}, which is not there",
+            next_action="run surefoot from a clone of its repository (pip install -e .)",
+        )
+    return tool
+
+
+def inventories(paths: LabPaths) -> tuple[str, ...]:
+    """What ``-i`` names, in order: every site's groups, every lab's settings, this lab's hosts."""
+    return str(SITE / "inventory/common"), str(SITE / "inventory/lab"), str(paths.inventory)
+
+
+def inventory(spec: LabSpec, slot: int, paths: LabPaths) -> str:
+    """This lab's own inventory, as YAML. Secrets stay in files that root alone may read."""
+
+    def host(name: str) -> dict[str, Any]:
+        # By the alias that no other lab has: Ansible keeps connections by that name.
+        return {name: {"ansible_host": f"{spec.name}-{name}", "common_address": address(slot, name)}}
+
+    def secret(name: str) -> str:
+        return f"{{{{ lookup('ansible.builtin.file', '{paths.secrets / name}') }}}}"
+
+    head: dict[str, Any] = {"hosts": {HEAD: None}}
+    nodes = {key: value for name in spec.node_names for key, value in host(name).items()}
+    tree = {
+        "all": {
+            "vars": {
+                "ansible_user": "root",
+                "ansible_ssh_common_args": f"-F {paths.ssh_config}",
+                "slurm_cluster_name": spec.name,
+                "slurm_node_cpus": spec.cpus_per_node,
+                "slurm_node_memory_mib": spec.memory_mib,
+                "gres_gpus_per_node": spec.gpus_per_node,
+                "gres_gpu_type": GPU_TYPE,
+                "storage_root": str(paths.shared),
+                "munge_key_base64": secret("munge.base64"),
+                "slurm_jwt_key_base64": secret("jwt.base64"),
+                "slurm_database_password": secret("database"),
+            },
+            "children": {
+                "slurm_controller": {"hosts": host(HEAD)},
+                "slurm_database": head,
+                "slurm_rest": head,
+                "slurm_node": {"hosts": nodes},
+            },
+        }
+    }
+    text = json.dumps(tree, indent=1)  # JSON is YAML, and quotes whatever must be quoted
+    return f"# Written by surefoot lab up --name {spec.name}\n{text}\n"
+
+
+def secret_files(secrets: Secrets) -> dict[str, str]:
+    """File name → content of what the inventory looks up."""
+    return {
+        "munge.base64": base64.b64encode(secrets.munge_key).decode(),
+        "jwt.base64": base64.b64encode(secrets.jwt_key).decode(),
+        "database": secrets.database_password,
+    }
+
+
+def provision(tool: str, paths: LabPaths, *, say: Callable[[str], None]) -> None:
+    """Run ``site.yml`` on the lab's hosts. Raises MachineryError naming host, role, task and what was said."""
+    command = [tool, *(word for path in inventories(paths) for word in ("-i", path)), str(SITE / "site.yml")]
+    paths.sockets.mkdir(mode=0o700, exist_ok=True)
+    env = environment(str(SITE), os.environ, sockets=str(paths.sockets)) | {"ANSIBLE_HOME": str(paths.ansible)}
+    started = time.monotonic()
+    with paths.provisioning.open("w") as log:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True, env=env, cwd=SITE
+        )
+        try:
+            assert process.stdout is not None
+            problems = _follow(process.stdout, log.write, say, started)
+            code = process.wait(timeout=_LIMIT_S)
+        finally:
+            process.kill()
+            process.wait()
+            hang_up(paths)
+    if code != 0 or problems:
+        said = problems[:_SHOWN] or paths.provisioning.read_text(errors="replace").splitlines()[-_SHOWN:]
+        more = f" (and {len(problems) - _SHOWN} more)" if len(problems) > _SHOWN else ""
+        raise MachineryError(
+            f"provisioning the lab's hosts: exit {code}" + "".join(f"\n  {line}" for line in said) + more,
+            next_action=f"all of it stands in {paths.provisioning}",
+        )
+
+
+def _follow(lines: Iterable[str], keep: Callable[[str], Any], say: Callable[[str], None], started: float) -> list[str]:
+    """Tell each role as it begins; what failed, a line each."""
+    problems, role = [], ""
+    for line in lines:
+        keep(line)
+        try:
+            event = json.loads(line)
+        except ValueError:  # not of the callback: it stands in the log
+            continue
+        if event.get("event") == "task" and event.get("role", role) != role:
+            role = event["role"]
+            say(f"{time.monotonic() - started:5.1f} s  role {role}")
+        failed = event.get("status") in ("failed", "unreachable") and not event.get("ignored")
+        if event.get("event") == "result" and failed and "item" not in event:
+            where = " ".join(
+                filter(None, (f"{event.get('role', '')}:" if event.get("role") else "", event.get("task")))
+            )
+            problems.append(f"{event['host']}: {where}: {event.get('message', event['status'])}")
+    return problems
+
+
+def hang_up(paths: LabPaths) -> None:
+    """End the ssh connections that Ansible keeps open for the next task."""
+    for socket in paths.sockets.glob("*"):
+        run(["ssh", "-O", "exit", "-o", f"ControlPath={socket}", "lab"], check=False)
