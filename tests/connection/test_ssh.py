@@ -181,7 +181,17 @@ def test_standard_input_arrives(shared: SshConnection) -> None:
 def test_a_command_over_its_time_is_ended_on_the_other_side(shared: SshConnection, tmp_path: Path) -> None:
     result = shared.run(["sh", "-c", "echo $$ >$0; sleep 600 & sleep 600", str(tmp_path / "pid")], timeout_s=0.5)
     assert result.timed_out
-    assert start_ticks(int((tmp_path / "pid").read_text())) is None
+    assert alive_after(tmp_path / "pid") == []
+
+
+def alive_after(pids: Path, within_s: float = 5) -> list[int]:
+    """Of the processes in a file those that are still there then. Who was killed leaves when a busy machine gets to it."""
+    deadline = time.monotonic() + within_s
+    while True:
+        alive = [pid for pid in map(int, pids.read_text().split()) if start_ticks(pid) is not None]
+        if not alive or time.monotonic() > deadline:
+            return alive
+        time.sleep(0.02)
 
 
 def test_cancel_ends_the_command_and_its_children_on_the_other_side(shared: SshConnection, tmp_path: Path) -> None:
@@ -190,7 +200,8 @@ def test_cancel_ends_the_command_and_its_children_on_the_other_side(shared: SshC
     script = "trap '' TERM; sleep 600 & echo $$ $! >$0; wait; sleep 600"
     result = shared.run(["sh", "-c", script, str(tmp_path / "pids")], cancel=cancel)
     assert (result.exit_code, result.signal) == (None, 15)
-    assert [start_ticks(int(pid)) for pid in (tmp_path / "pids").read_text().split()] == [None, None]
+    assert len((tmp_path / "pids").read_text().split()) == 2
+    assert alive_after(tmp_path / "pids") == []
 
 
 def cut_soon(server: sshd.Sshd, marker: Path) -> threading.Thread:
