@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from surefoot.errors import MachineryError, RequestError
-from surefoot.lab.commands import run
+from surefoot.errors import EvidenceError, MachineryError, RequestError
 from surefoot.lab.configuration import GPU_TYPE
 from surefoot.lab.host_files import Secrets
 from surefoot.lab.places import LabPaths
 from surefoot.lab.spec import HEAD, LabSpec, address
-from surefoot.provision.commands import environment
+from surefoot.provision.commands import environment, named
+from surefoot.provision.events import ResultEvent, TaskEvent, event_of
+from surefoot.provision.running import close_connections
 from surefoot.provision.tools import NOT_FOUND_ACTION, find_tool
 
 SITE = Path(__file__).resolve().parents[3] / "ansible"
@@ -96,7 +97,7 @@ def secret_files(secrets: Secrets) -> dict[str, str]:
 
 def provision(tool: str, paths: LabPaths, *, say: Callable[[str], None]) -> None:
     """Run ``site.yml`` on the lab's hosts. Raises MachineryError naming host, role, task and what was said."""
-    command = [tool, *(word for path in inventories(paths) for word in ("-i", path)), str(SITE / "site.yml")]
+    command = [tool, *named(inventories(paths)), str(SITE / "site.yml")]
     paths.sockets.mkdir(mode=0o700, exist_ok=True)
     env = environment(str(SITE), os.environ, sockets=str(paths.sockets)) | {"ANSIBLE_HOME": str(paths.ansible)}
     started = time.monotonic()
@@ -111,7 +112,7 @@ def provision(tool: str, paths: LabPaths, *, say: Callable[[str], None]) -> None
         finally:
             process.kill()
             process.wait()
-            hang_up(paths)
+            close_connections(paths.sockets)
     if code != 0 or problems:
         said = problems[:_SHOWN] or paths.provisioning.read_text(errors="replace").splitlines()[-_SHOWN:]
         more = f" (and {len(problems) - _SHOWN} more)" if len(problems) > _SHOWN else ""
@@ -124,25 +125,20 @@ def provision(tool: str, paths: LabPaths, *, say: Callable[[str], None]) -> None
 def _follow(lines: Iterable[str], keep: Callable[[str], Any], say: Callable[[str], None], started: float) -> list[str]:
     """Tell each role as it begins; what failed, a line each."""
     problems, role = [], ""
-    for line in lines:
+    for number, line in enumerate(lines, 1):
         keep(line)
         try:
-            event = json.loads(line)
-        except ValueError:  # not of the callback: it stands in the log
+            event = event_of(line, file="ansible-playbook", line=number)
+        except EvidenceError:  # not of the callback: it stands in the log
             continue
-        if event.get("event") == "task" and event.get("role", role) != role:
-            role = event["role"]
+        if isinstance(event, TaskEvent) and event.role not in ("", role):
+            role = event.role
             say(f"{time.monotonic() - started:5.1f} s  role {role}")
-        failed = event.get("status") in ("failed", "unreachable") and not event.get("ignored")
-        if event.get("event") == "result" and failed and "item" not in event:
-            where = " ".join(
-                filter(None, (f"{event.get('role', '')}:" if event.get("role") else "", event.get("task")))
-            )
-            problems.append(f"{event['host']}: {where}: {event.get('message', event['status'])}")
+        elif isinstance(event, ResultEvent) and _failed(event):
+            problems.append(f"{event.host}: {event.where}: {event.message or event.status}")
     return problems
 
 
-def hang_up(paths: LabPaths) -> None:
-    """End the ssh connections that Ansible keeps open for the next task."""
-    for socket in paths.sockets.glob("*"):
-        run(["ssh", "-O", "exit", "-o", f"ControlPath={socket}", "lab"], check=False)
+def _failed(result: ResultEvent) -> bool:
+    """Of a loop the task as a whole says so."""
+    return result.status in ("failed", "unreachable") and not result.ignored and result.item is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from surefoot.model.cluster import Ansible
@@ -38,10 +38,14 @@ def environment(site: str, own: Mapping[str, str], *, sockets: str = "", forks: 
     }
 
 
+def named(paths: Iterable[str]) -> list[str]:
+    """``-i PATH -i PATH``: inventories, each over the one before."""
+    return [word for path in paths for word in ("-i", path)]
+
+
 def inventories(asked: Ansible) -> list[str]:
     """``-i PATH -i PATH --limit PATTERN``."""
-    words = [word for path in asked.inventory for word in ("-i", path)]
-    return [*words, *(["--limit", asked.limit] if asked.limit else [])]
+    return [*named(asked.inventory), *(["--limit", asked.limit] if asked.limit else [])]
 
 
 def list_inventory(tool: str, asked: Ansible) -> list[str]:
@@ -61,6 +65,6 @@ def check_run(tool: str, asked: Ansible) -> list[str]:
 
 def own_playbook(tool: str, asked: Ansible, playbook: str, variables: str, *, hosts: str = "") -> list[str]:
     """A playbook of Surefoot's, on this site's hosts, or on those that the file `hosts` lists."""
-    words = [word for path in asked.inventory for word in ("-i", path)]
     limit = f"@{hosts}" if hosts else asked.limit
-    return [tool, *words, *(["--limit", limit] if limit else []), playbook, "--extra-vars", f"@{variables}"]
+    limited = ["--limit", limit] if limit else []
+    return [tool, *named(asked.inventory), *limited, playbook, "--extra-vars", f"@{variables}"]

@@ -101,8 +101,8 @@ class StatsEvent(Record):
     hosts: dict[str, Totals] = {}
 
 
-_Event = Annotated[RunEvent | PlayEvent | TaskEvent | ResultEvent | StatsEvent, Field(discriminator="event")]
-_EVENT: TypeAdapter[_Event] = TypeAdapter(_Event)
+Event = Annotated[RunEvent | PlayEvent | TaskEvent | ResultEvent | StatsEvent, Field(discriminator="event")]
+_EVENT: TypeAdapter[Event] = TypeAdapter(Event)
 
 
 @dataclass(frozen=True)
@@ -135,18 +135,21 @@ class Playbook:
         return {t.result.host: t for t in self.results if t.result.task == task and t.result.status == "ok"}
 
 
+def event_of(row: str, *, file: str, line: int) -> Event:
+    """One line's event. Raises EvidenceError for a line that is none."""
+    data = parse_json(row, file=file, line=line)
+    try:
+        return _EVENT.validate_python(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        problem = f"no event of a playbook: {where}: {first['msg']}"
+        raise EvidenceError(problem, file=file, line=line, text=row) from error
+
+
 def playbook_of(rows: Sequence[str], *, file: str) -> Playbook:
     """A run's lines. Raises EvidenceError for one that is none, and where the run is not whole."""
-    events: list[tuple[int, _Event]] = []
-    for number, row in enumerate(rows, 1):
-        data = parse_json(row, file=file, line=number)
-        try:
-            events.append((number, _EVENT.validate_python(data)))
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            where = ".".join(str(part) for part in first["loc"])
-            problem = f"no event of a playbook: {where}: {first['msg']}"
-            raise EvidenceError(problem, file=file, line=number, text=row) from error
+    events = [(number, event_of(row, file=file, line=number)) for number, row in enumerate(rows, 1)]
     if not events:
         raise EvidenceError("the playbook told nothing", file=file)
     kinds = Counter(event.event for _, event in events)

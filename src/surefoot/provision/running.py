@@ -135,7 +135,7 @@ def running(asked: dict[str, Any]) -> Iterator[Running]:
                 deadline=time.monotonic() + float(asked["limit_s"]),
             )
         finally:
-            _close_connections(Path(folder))
+            close_connections(Path(folder))
 
 
 def _short_folder() -> str | None:
@@ -143,8 +143,8 @@ def _short_folder() -> str | None:
     return "/tmp" if len(tempfile.gettempdir()) > 40 else None  # noqa: S108 - mode 700, with a random name
 
 
-def _close_connections(folder: Path) -> None:
-    """Ansible keeps an ssh open to every host for the next task: there is none."""
+def close_connections(folder: Path) -> None:
+    """End the connections whose sockets lie in `folder`: Ansible keeps one to every host for the next task."""
     for socket in folder.iterdir():
         if socket.is_socket():
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):
