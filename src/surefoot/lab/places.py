@@ -11,7 +11,7 @@
                        cluster.yaml  for surefoot climb --cluster
                        inventory.yml for ansible-playbook, with the site's own in ansible/inventory
                        id id.pub known_hosts secrets/
-                       ansible/ cp/ provisioning.log   what Ansible kept, and what it did
+                       ansible/ provisioning.log   what Ansible kept, and what it did
                        shared/       the shared root: the same path here and on every host
                        shared/home/  /home of every host
                        hosts/<host>/ upper/ work/ root/ console.log
@@ -65,11 +65,6 @@ class LabPaths:
     @property
     def ansible(self) -> Path:
         return self.folder / "ansible"
-
-    @property
-    def sockets(self) -> Path:
-        """Short: ssh adds some forty characters, and a socket's path has at most 107."""
-        return self.folder / "cp"
 
     @property
     def key(self) -> Path:

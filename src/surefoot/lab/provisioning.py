@@ -18,7 +18,7 @@ from surefoot.lab.places import LabPaths
 from surefoot.lab.spec import HEAD, LabSpec, address
 from surefoot.provision.commands import environment, named
 from surefoot.provision.events import ResultEvent, TaskEvent, event_of
-from surefoot.provision.running import close_connections
+from surefoot.provision.running import control_sockets
 from surefoot.provision.tools import NOT_FOUND_ACTION, find_tool
 
 SITE = Path(__file__).resolve().parents[3] / "ansible"
@@ -98,10 +98,9 @@ def secret_files(secrets: Secrets) -> dict[str, str]:
 def provision(tool: str, paths: LabPaths, *, say: Callable[[str], None]) -> None:
     """Run ``site.yml`` on the lab's hosts. Raises MachineryError naming host, role, task and what was said."""
     command = [tool, *named(inventories(paths)), str(SITE / "site.yml")]
-    paths.sockets.mkdir(mode=0o700, exist_ok=True)
-    env = environment(str(SITE), os.environ, sockets=str(paths.sockets)) | {"ANSIBLE_HOME": str(paths.ansible)}
     started = time.monotonic()
-    with paths.provisioning.open("w") as log:
+    with paths.provisioning.open("w") as log, control_sockets() as sockets:
+        env = environment(str(SITE), os.environ, sockets=str(sockets)) | {"ANSIBLE_HOME": str(paths.ansible)}
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True, env=env, cwd=SITE
         )
@@ -112,7 +111,6 @@ def provision(tool: str, paths: LabPaths, *, say: Callable[[str], None]) -> None
         finally:
             process.kill()
             process.wait()
-            close_connections(paths.sockets)
     if code != 0 or problems:
         said = problems[:_SHOWN] or paths.provisioning.read_text(errors="replace").splitlines()[-_SHOWN:]
         more = f" (and {len(problems) - _SHOWN} more)" if len(problems) > _SHOWN else ""

@@ -23,6 +23,8 @@ from surefoot.provision.tools import NOT_FOUND_ACTION, find_tool
 PLAYBOOKS = Path(__file__).parent / "playbooks"
 AT_HOST = Path(__file__).parent / "at_host.py"
 _GRACE_S = 5.0
+_LONGEST_PLACE = 20
+"""Characters: a socket's path holds 107, of which its name has 40, ssh wants 17, and the folder's own name has 27."""
 
 
 @dataclass
@@ -125,26 +127,27 @@ def running(asked: dict[str, Any]) -> Iterator[Running]:
         sys.exit(128 + number)
 
     signal.signal(signal.SIGTERM, ended)
-    with tempfile.TemporaryDirectory(
-        prefix="surefoot-ansible-", dir=_short_folder(), ignore_cleanup_errors=True
-    ) as folder:
+    with control_sockets() as folder:
+        yield Running(
+            asked=Ansible.model_validate(asked["ansible"]),
+            folder=folder,
+            deadline=time.monotonic() + float(asked["limit_s"]),
+        )
+
+
+@contextlib.contextmanager
+def control_sockets() -> Iterator[Path]:
+    """A new folder for the sockets of the connections that Ansible keeps open; they and it are gone afterwards."""
+    place = "/tmp" if len(tempfile.gettempdir()) > _LONGEST_PLACE else None  # noqa: S108 - mode 700, with a random name
+    with tempfile.TemporaryDirectory(prefix="surefoot-ansible-", dir=place, ignore_cleanup_errors=True) as folder:
         try:
-            yield Running(
-                asked=Ansible.model_validate(asked["ansible"]),
-                folder=Path(folder),
-                deadline=time.monotonic() + float(asked["limit_s"]),
-            )
+            yield Path(folder)
         finally:
-            close_connections(Path(folder))
+            _close_connections(Path(folder))
 
 
-def _short_folder() -> str | None:
-    """Where that folder is made: a socket's path holds 104 characters, of which ssh wants some for itself."""
-    return "/tmp" if len(tempfile.gettempdir()) > 40 else None  # noqa: S108 - mode 700, with a random name
-
-
-def close_connections(folder: Path) -> None:
-    """End the connections whose sockets lie in `folder`: Ansible keeps one to every host for the next task."""
+def _close_connections(folder: Path) -> None:
+    """Ansible keeps an ssh open to every host for the next task: there is none."""
     for socket in folder.iterdir():
         if socket.is_socket():
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):
