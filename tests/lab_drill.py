@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -11,9 +12,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from drilling import Drill
+from held import Held
+from surefoot.lab import machine
 from surefoot.lab.network import MGMT, SWITCH, namespace, port
-from surefoot.lab.places import LabPaths
+from surefoot.lab.places import DEFAULT_HOME, HOME_VARIABLE, LabPaths, lab_home
+from surefoot.lab.spec import Tier
 
 
 def lab(*words: str, name: str) -> str:
@@ -23,6 +29,20 @@ def lab(*words: str, name: str) -> str:
     done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+@contextmanager
+def lab_here(held: Held, letter: str, *words: str) -> Iterator[LabPaths]:
+    """A lab of this session's own, made by ``surefoot lab up WORDS`` and gone afterwards. Fails where none can be."""
+    home = lab_home(os.environ.get(HOME_VARIABLE, DEFAULT_HOME))
+    if missing := machine.problems(Tier.HOSTS, home.folder):
+        pytest.fail(f"this machine cannot hold a lab: {'; '.join(each.what for each in missing)}", pytrace=False)
+    name = held.lab(letter)
+    try:
+        lab("up", *words, name=name)
+        yield home.lab(name)
+    finally:
+        lab("down", "--purge", name=name)
 
 
 @dataclass

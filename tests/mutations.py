@@ -10,7 +10,7 @@ import copy
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,14 @@ class Mutation:
 
     def __str__(self) -> str:
         return f"{self.rung}: {self.kind}: {self.file}{' ' + self.where if self.where else ''}"
+
+
+def is_listed(mutation: Mutation, reasons: Iterable[tuple[str, str, str]]) -> bool:
+    """Whether one of these patterns of (file, figure, kind of damage) is about it."""
+    return any(
+        re.fullmatch(file, mutation.file) and re.fullmatch(where, mutation.where) and re.fullmatch(kind, mutation.kind)
+        for file, where, kind in reasons
+    )
 
 
 def mutations(rung: str, folder: Path, stale: Path) -> Iterator[Mutation]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from mutations import Mutation
 from rungs_harness import status_of
 from surefoot.evidence import Blob, EvidenceSet
 from surefoot.model.status import Status, combine
@@ -17,6 +20,19 @@ def status(view: View) -> Status:
     """As the engine would conclude, without the seal."""
     ends = [check.status for check in ending_checks(view.evidence)]
     return combine([*ends, status_of(RUNGS[view.plan.rung], view)])
+
+
+def undetected(view: View, source: Path, tried: Iterable[Mutation], explained: Callable[[Mutation], bool]) -> list[str]:
+    """Damages to copies of `source`, the view's own files, with which it still passes and which nothing explains."""
+    passed = []
+    target = source.with_name("copy")
+    for mutation in tried:
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(source, target)
+        mutation.apply(target)
+        if status(read(view, target)) is Status.PASSED and not explained(mutation):
+            passed.append(str(mutation))
+    return passed
 
 
 def written(view: View, folder: Path) -> Path:

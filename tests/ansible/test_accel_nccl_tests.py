@@ -8,7 +8,6 @@ has one, else g++ in its place; no GPU is needed.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import io
 import json
 import os
@@ -22,13 +21,11 @@ from typing import Any
 
 import pytest
 
+from loaded import loaded
+
 ANSIBLE = Path(__file__).parents[2] / "ansible"
 LOOK = ANSIBLE / "roles/nccl_tests/files/look.py"
-_SPEC = importlib.util.spec_from_file_location("ntc", ANSIBLE / "plugins/filter/nccl_tests_compare.py")
-assert _SPEC is not None
-assert _SPEC.loader is not None
-COMPARE = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(COMPARE)
+COMPARE = loaded("plugins/filter/nccl_tests_compare.py")
 
 PROGRAMS = ("all_reduce", "all_gather", "reduce_scatter", "alltoall")
 MAKEFILE = """\

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
+from loaded import loaded
 from pretended_host import DRIVER, Damage, nvidia_host, put, smi, units
 from surefoot.node.pci import gpus_on_bus
 
@@ -20,18 +19,7 @@ ANSIBLE = Path(__file__).parents[2] / "ansible"
 LOOK = ANSIBLE / "roles/nvidia/files/look.py"
 
 
-def loaded(path: Path) -> ModuleType:
-    """A file of ansible/ as a module."""
-    spec = importlib.util.spec_from_file_location(path.stem + "_of_" + path.parent.name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-COMPARE = loaded(ANSIBLE / "plugins/filter/nvidia_compare.py")
+COMPARE = loaded("plugins/filter/nvidia_compare.py")
 WANTED: dict[str, Any] = {
     "manage_driver": False,
     "driver_version": DRIVER,

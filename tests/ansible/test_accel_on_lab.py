@@ -15,11 +15,10 @@ import pytest
 import yaml
 
 from held import Held
-from lab_drill import lab
+from lab_drill import lab_here
 from pretended_host import DRIVER, nvidia_host, put, rdma_host, smi
-from surefoot.lab import machine
-from surefoot.lab.places import DEFAULT_HOME, HOME_VARIABLE, LabPaths, lab_home
-from surefoot.lab.spec import DEFAULT_SUITE, Tier
+from surefoot.lab.places import LabPaths
+from surefoot.lab.spec import DEFAULT_SUITE
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 ANSIBLE = Path(__file__).parents[2] / "ansible"
@@ -30,15 +29,8 @@ NAMES = ("n1", "n2")
 @pytest.fixture(scope="module")
 def two_nodes(held: Held) -> Iterator[LabPaths]:
     """A lab of a head and two nodes. SUITE in the environment names another Debian."""
-    home = lab_home(os.environ.get(HOME_VARIABLE, DEFAULT_HOME))
-    if missing := machine.problems(Tier.HOSTS, home.folder):
-        pytest.fail(f"this machine cannot hold a lab: {'; '.join(each.what for each in missing)}", pytrace=False)
-    name = held.lab("g")
-    try:
-        lab("up", "--suite", os.environ.get("SUITE", DEFAULT_SUITE), name=name)
-        yield home.lab(name)
-    finally:
-        lab("down", "--purge", name=name)
+    with lab_here(held, "g", "--suite", os.environ.get("SUITE", DEFAULT_SUITE)) as paths:
+        yield paths
 
 
 @pytest.fixture(scope="module")

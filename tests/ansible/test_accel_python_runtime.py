@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 import yaml
 
+from loaded import loaded
 from surefoot.config.load import load_cluster
 from surefoot.node.chooser import node_key
 from surefoot.paths import RootPaths
@@ -25,17 +24,7 @@ ROLE = ANSIBLE / "roles/python_runtime"
 BASE = "/usr/bin/python3"
 
 
-def loaded(path: Path) -> ModuleType:
-    """A file of ansible/ as a module."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-COMPARE = loaded(ANSIBLE / "plugins/filter/python_compare.py")
+COMPARE = loaded("plugins/filter/python_compare.py")
 
 
 def look(python: str) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
 import subprocess
@@ -12,16 +11,12 @@ from typing import Any
 
 import pytest
 
+from loaded import loaded
 from pretended_host import SPARK_RAILS, Damage, interfaces, port, put, rdma_host
 
 ANSIBLE = Path(__file__).parents[2] / "ansible"
 LOOK = ANSIBLE / "roles/rdma/files/look.py"
-_SPEC = importlib.util.spec_from_file_location("rdma_compare", ANSIBLE / "plugins/filter/rdma_compare.py")
-assert _SPEC is not None
-assert _SPEC.loader is not None
-COMPARE = importlib.util.module_from_spec(_SPEC)
-sys.modules["rdma_compare"] = COMPARE
-_SPEC.loader.exec_module(COMPARE)
+COMPARE = loaded("plugins/filter/rdma_compare.py")
 
 RAILS = [
     {"name": "rail0", "hca": "rocep1s0f1", "subnet": "192.168.177.0/24", "rate_gbit_s": 200},

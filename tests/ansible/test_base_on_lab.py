@@ -16,10 +16,8 @@ import pytest
 import yaml
 
 from held import Held
-from lab_drill import lab
-from surefoot.lab import machine
-from surefoot.lab.places import DEFAULT_HOME, HOME_VARIABLE, LabPaths, lab_home
-from surefoot.lab.spec import Tier
+from lab_drill import lab_here
+from surefoot.lab.places import LabPaths
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 ANSIBLE = Path(__file__).parents[2] / "ansible"
@@ -58,13 +56,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(held: Held) -> Iterator[Site]:
-    home = lab_home(os.environ.get(HOME_VARIABLE, DEFAULT_HOME))
-    if missing := machine.problems(Tier.HOSTS, home.folder):
-        pytest.fail(f"this machine cannot hold a lab: {'; '.join(each.what for each in missing)}", pytrace=False)
-    name = held.lab("b")
-    try:
-        lab("up", "--nodes", "2", name=name)
-        paths = home.lab(name)
+    with lab_here(held, "b", "--nodes", "2") as paths:
         addresses = [
             line.split()[:2]
             for line in (paths.host("head").folder / "upper/etc/hosts").read_text().splitlines()
@@ -90,8 +82,6 @@ def site(held: Held) -> Iterator[Site]:
         play = {"hosts": "common", "become": True, "roles": ["common", "storage", "munge"]}
         (folder / "play.yml").write_text(yaml.safe_dump([play]))
         yield Site(paths, folder)
-    finally:
-        lab("down", "--purge", name=name)
 
 
 def changed(events: list[dict[str, Any]]) -> int:

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 import subprocess
-from pathlib import Path
-from typing import Any
 
 import pytest
 
+from loaded import loaded
 
-def loaded(name: str) -> Any:
-    path = Path(__file__).parents[2] / f"ansible/plugins/filter/{name}.py"
-    spec = importlib.util.spec_from_file_location(f"filter_{name}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-mounts, packages = loaded("mounts"), loaded("packages")
+mounts, packages = loaded("plugins/filter/mounts.py"), loaded("plugins/filter/packages.py")
 NFS = "rw,noatime,vers=4.2,rsize=1048576,wsize=1048576,hard,proto=tcp,nconnect=8,timeo=600,retrans=2,sec=sys"
 WANTED = "rw,hard,noatime,vers=4.2,proto=tcp,nconnect=8,rsize=1048576,_netdev"
 

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-_FILE = Path(__file__).parents[2] / "ansible/plugins/filter/surefoot_slurm.py"
-_SPEC = importlib.util.spec_from_file_location("surefoot_slurm", _FILE)
-assert _SPEC is not None
-assert _SPEC.loader is not None
-SLURM = importlib.util.module_from_spec(_SPEC)
-sys.modules["surefoot_slurm"] = SLURM
-_SPEC.loader.exec_module(SLURM)
+from loaded import loaded
+
+SLURM = loaded("plugins/filter/surefoot_slurm.py")
 
 QOS = [{"name": "short", "options": {"Priority": 100, "MaxWall": "120"}}]
 ACCOUNTS = [{"name": "lab", "users": ["root", "climber"]}]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -12,17 +11,14 @@ from types import ModuleType
 
 import pytest
 
+from loaded import loaded
+
 PROGRAM = Path(__file__).parents[2] / "ansible/roles/monitoring/files/slurm_metrics.py"
 
 
 @pytest.fixture(scope="module")
 def counts() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("slurm_metrics", PROGRAM)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded("roles/monitoring/files/slurm_metrics.py")
 
 
 def run(folder: Path, sinfo: str, squeue: str) -> tuple[int, str, str]:

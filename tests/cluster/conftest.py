@@ -9,10 +9,9 @@ import pytest
 
 import slurm_here
 from held import Held, remove_folder
-from lab_drill import lab
-from surefoot.lab import machine
-from surefoot.lab.places import DEFAULT_HOME, HOME_VARIABLE, LabPaths, lab_home
-from surefoot.lab.spec import DEFAULT_SUITE, Tier
+from lab_drill import lab_here
+from surefoot.lab.places import LabPaths
+from surefoot.lab.spec import DEFAULT_SUITE
 
 
 @pytest.fixture(scope="session")
@@ -32,12 +31,5 @@ def slurm(held: Held) -> Iterator[slurm_here.SlurmHere]:
 @pytest.fixture(scope="session")
 def climbing_lab(held: Held) -> Iterator[LabPaths]:
     """A head and two nodes of their own, with the Python that runs the tests. SUITE in the environment names another Debian."""
-    home = lab_home(os.environ.get(HOME_VARIABLE, DEFAULT_HOME))
-    if missing := machine.problems(Tier.HOSTS, home.folder):
-        pytest.fail(f"this machine cannot hold a lab: {'; '.join(each.what for each in missing)}", pytrace=False)
-    name = held.lab("c")
-    try:
-        lab("up", "--suite", os.environ.get("SUITE", DEFAULT_SUITE), name=name)
-        yield home.lab(name)
-    finally:
-        lab("down", "--purge", name=name)
+    with lab_here(held, "c", "--suite", os.environ.get("SUITE", DEFAULT_SUITE)) as paths:
+        yield paths

@@ -19,12 +19,10 @@ import pytest
 
 from drilling import statuses
 from held import Held
-from lab_drill import LabDrill, lab
+from lab_drill import LabDrill, lab, lab_here
 from surefoot.config.load import load_cluster
 from surefoot.connection.ssh import SshConnection
-from surefoot.lab import machine
-from surefoot.lab.places import DEFAULT_HOME, HOME_VARIABLE, LabPaths, lab_home
-from surefoot.lab.spec import Tier
+from surefoot.lab.places import LabPaths
 from surefoot.model.job import EndCause, Job, JobSpec, JobState, JobStatus
 from surefoot.scheduler.slurm.script import Site
 from surefoot.scheduler.slurm.slurm import SlurmScheduler
@@ -76,13 +74,7 @@ class OnLab:
 @pytest.fixture(scope="module", params=SUITES)
 def on_lab(request: pytest.FixtureRequest, held: Held) -> Iterator[OnLab]:
     """A head and two nodes."""
-    home = lab_home(os.environ.get(HOME_VARIABLE, DEFAULT_HOME))
-    if missing := machine.problems(Tier.HOSTS, home.folder):
-        pytest.fail(f"this machine cannot hold a lab: {'; '.join(each.what for each in missing)}", pytrace=False)
-    name = held.lab(request.param[0])
-    paths = home.lab(name)
-    try:
-        lab("up", "--suite", request.param, name=name)
+    with lab_here(held, request.param[0], "--suite", request.param) as paths:
         python = load_cluster(paths.cluster).record.python or OWN_PYTHON
         connection = SshConnection("head", config=paths.ssh_config)
         scheduler = SlurmScheduler(connection, Site(python=python, partition="gpu", account="lab"))
@@ -91,8 +83,6 @@ def on_lab(request: pytest.FixtureRequest, held: Held) -> Iterator[OnLab]:
         finally:
             scheduler.close()
             connection.close()
-    finally:
-        lab("down", "--purge", name=name)
 
 
 SLEEPS = "import time; open('begun', 'w').write('x'); time.sleep(600)"

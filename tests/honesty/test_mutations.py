@@ -13,12 +13,13 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from climbed import Climbed
-from mutations import Mutation, forge_seal, mutations
+from mutations import Mutation, forge_seal, is_listed, mutations
 from surefoot.engine.judge import Judge
 from surefoot.evidence import EvidenceSet
 from surefoot.model.run import RungResult
@@ -66,12 +67,7 @@ def explained(mutation: Mutation) -> bool:
     """Whether a mutation may pass with a forged seal."""
     if any(re.fullmatch(pattern, mutation.file) for pattern in NOT_EVIDENCE):
         return mutation.kind != "delete" or not mutation.file.endswith(".out")
-    return any(
-        re.fullmatch(file, mutation.file)
-        and re.fullmatch(where, mutation.where.split(" in line ")[0])
-        and re.fullmatch(kind, mutation.kind)
-        for file, where, kind in STILL_TRUE
-    )
+    return is_listed(replace(mutation, where=mutation.where.split(" in line ")[0]), STILL_TRUE)
 
 
 def damaged(
