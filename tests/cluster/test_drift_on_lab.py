@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from typing import Any
 import pytest
 import yaml
 
+from held import Held
+from lab_drill import lab_here
 from surefoot.lab.places import LabPaths
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.sites, pytest.mark.timeout(1500)]
@@ -117,9 +120,13 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site(climbing_lab: LabPaths, tmp_path_factory: pytest.TempPathFactory) -> Site:
-    """The lab of this session with the site applied."""
-    lab = climbing_lab
+def site(held: Held, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A lab of its own with the site applied: it is another cluster then."""
+    with lab_here(held, "d") as lab:
+        yield _applied(lab, tmp_path_factory)
+
+
+def _applied(lab: LabPaths, tmp_path_factory: pytest.TempPathFactory) -> Site:
     folder = tmp_path_factory.mktemp("site")
     for name in ("roles", "plugins", "ansible.cfg"):
         (folder / name).symlink_to(ROOT / "ansible" / name)
