@@ -48,11 +48,11 @@ from surefoot.evaluation.records import (
 from surefoot.evaluation.scorers import check_expected, score
 from surefoot.files import sha256_file, tree_digest, tree_files, write_atomic
 from surefoot.model.score import Answer, AnswersHeader, Outcome, Task
+from surefoot.node import program
 from surefoot.node.group import device_facts, device_of
 from surefoot.node.rank import Rank
 
 # Evaluation reads data, renders prompts and ends its ranks as training does, through the same code.
-from surefoot.training import program
 from surefoot.training.tasks import TASKS_FILE, read_tasks
 
 PROBES = 4

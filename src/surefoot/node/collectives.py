@@ -20,10 +20,12 @@ import torch
 import torch.distributed as dist
 
 from surefoot.benchmarks.collective_sizes import part_count
+from surefoot.node import program
 from surefoot.node.group import device_facts, device_of, join, leave
 from surefoot.node.links import links
 from surefoot.node.rank import Rank
 
+PROGRAM = "surefoot.node.collectives"
 CHUNK = 4 * 1024**2
 """Elements that are made or compared at once, so that checking needs little memory beside the message."""
 
@@ -186,9 +188,8 @@ def agreed_cap(free_bytes: int, device: torch.device) -> int:
     return int(cap.item())
 
 
-def main() -> None:
+def main(rank: Rank) -> None:
     """The sweep of one rank."""
-    rank = Rank.current("surefoot.node.collectives")
     device = device_of(rank)
     join(rank, device)
     local_world = int(os.environ["LOCAL_WORLD_SIZE"])
@@ -210,4 +211,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    program.run(PROGRAM, main)

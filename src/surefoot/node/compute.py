@@ -15,9 +15,11 @@ from typing import Any
 import torch
 
 from surefoot.benchmarks.positions import sample_positions
+from surefoot.node import program
 from surefoot.node.group import device_facts, device_of
 from surefoot.node.rank import Rank, say
 
+PROGRAM = "surefoot.node.compute"
 TORCH_DTYPES = {"float32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16}
 BATCH_S = 0.01
 """Products are timed in batches of about this long, so that events and clocks cost nothing beside them."""
@@ -122,9 +124,8 @@ def copy_of(size_bytes: int, device: torch.device, seconds: float) -> dict[str, 
     return {"bytes": source.numel() * 4, **timing, "equal": bool(torch.equal(source, target))}
 
 
-def main() -> None:
+def main(rank: Rank) -> None:
     """Products of every dtype asked for, then the copy."""
-    rank = Rank.current("surefoot.node.compute")
     device = device_of(rank)
     products = []
     for number, dtype in enumerate(rank.request["dtypes"]):
@@ -136,4 +137,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    program.run(PROGRAM, main)

@@ -14,9 +14,11 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from surefoot.benchmarks.ddp_step import LEARNING_RATE, batch, expected_step, weights
+from surefoot.node import program
 from surefoot.node.group import device_facts, device_of, join, leave
 from surefoot.node.rank import Rank, say
 
+PROGRAM = "surefoot.node.ddp"
 SUCCESS = "SUCCESS: DDP Multi-Node AllReduce Ring Complete!"
 """Kept word for word: others' automation looks for it in the log. Surefoot's own judge does not."""
 
@@ -37,9 +39,8 @@ def parameter_digest(model: torch.nn.Linear) -> str:
     return hashlib.sha256(raw).hexdigest()
 
 
-def main() -> None:
+def main(rank: Rank) -> None:
     """Forward, loss, backward (DDP averages gradients), all-reduce of the loss, one SGD step."""
-    rank = Rank.current("surefoot.node.ddp")
     # TF32 would be off by more than the judge allows; some images switch it on.
     torch.set_float32_matmul_precision("highest")
     seed = rank.request["seed"]
@@ -72,4 +73,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    program.run(PROGRAM, main)

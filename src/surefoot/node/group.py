@@ -53,6 +53,10 @@ def device_facts(device: torch.device) -> dict[str, Any]:
     return facts
 
 
+_held: list[dist.ProcessGroup] = []
+"""Never let go of: see `surefoot.node.program`."""
+
+
 def join(rank: Rank, device: torch.device) -> None:
     """Join the process group of the request's backend; gives up after ``init_timeout_s``."""
     dist.init_process_group(
@@ -60,6 +64,8 @@ def join(rank: Rank, device: torch.device) -> None:
         timeout=timedelta(seconds=rank.request["init_timeout_s"]),
         device_id=device if device.type == "cuda" else None,
     )
+    assert dist.group.WORLD is not None
+    _held.append(dist.group.WORLD)
 
 
 def leave() -> None:

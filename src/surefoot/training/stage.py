@@ -17,8 +17,9 @@ from surefoot.errors import MachineryError, RequestError
 from surefoot.files import sha256_file, tree_digest, tree_files, write_atomic
 from surefoot.model.recipe import TaskSource
 from surefoot.model.score import Task
+from surefoot.node import program
 from surefoot.node.rank import Rank, say
-from surefoot.training import models, program
+from surefoot.training import models
 from surefoot.training.assets import StagedAsset, StagedAssets
 from surefoot.training.rows import RawRow, read_rows, tasks_of
 from surefoot.training.shipped_demo import builtin_path

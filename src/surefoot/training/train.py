@@ -37,9 +37,10 @@ from surefoot.errors import MachineryError, StorageError, SurefootError
 from surefoot.files import sha256_file, tree_digest, tree_files, write_atomic
 from surefoot.model.base import Record
 from surefoot.model.recipe import Recipe
-from surefoot.node.group import device_facts, device_of, join
+from surefoot.node import program
+from surefoot.node.group import device_facts, device_of, join, leave
 from surefoot.node.rank import Rank, say
-from surefoot.training import lora, program
+from surefoot.training import lora
 from surefoot.training.data import Batch, Sample, collate, encode_all
 from surefoot.training.loss import LossModel
 from surefoot.training.schedule import learning_rate
@@ -415,16 +416,14 @@ def main(rank: Rank) -> None:
     if rank.rank == 0:
         write_atomic(rank.folder / BASE_CONFIG, (Path(rank.request["base"]["path"]) / "config.json").read_bytes())
     join(rank, place.device)
-    try:
-        training = training_of(rank, place, recipe, prepared)
-        training.loop(rank.folder)
-        if rank.rank == 0:
-            lora.save_adapter(training.model, rank.folder / ADAPTER_FOLDER)
-        dist.barrier()
-        report = report_of(rank, training, base_digest, data_digest)
-        rank.report({"rank": rank.rank, **report.canonical()})
-    finally:
-        dist.destroy_process_group()
+    training = training_of(rank, place, recipe, prepared)
+    training.loop(rank.folder)
+    if rank.rank == 0:
+        lora.save_adapter(training.model, rank.folder / ADAPTER_FOLDER)
+    dist.barrier()
+    report = report_of(rank, training, base_digest, data_digest)
+    rank.report({"rank": rank.rank, **report.canonical()})
+    leave()
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ from typing import Any
 
 from surefoot.errors import EvidenceError, StorageError
 from surefoot.files import sha256_file, write_atomic
+from surefoot.node import program
 from surefoot.node.rank import Rank, say
-from surefoot.training import program
 from surefoot.training.assets import KINDS
 from surefoot.training.tasks import keys_digest, prompt_key, read_tasks
 
