@@ -102,6 +102,8 @@ class CallbackModule(CallbackBase):
         self._result(result, "unreachable")
 
     def v2_runner_on_skipped(self, result: Any) -> None:
+        if result.task.action.rsplit(".", 1)[-1] == "meta":
+            return  # a `when` of a meta task: Ansible tells it and does not count it
         self._result(result, "skipped")
 
     def v2_runner_item_on_ok(self, result: Any) -> None:

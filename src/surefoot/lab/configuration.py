@@ -191,10 +191,11 @@ def known_hosts(spec: LabSpec, slot: int, keys: Mapping[str, str]) -> str:
     return "".join(f"{address(slot, host)},{host} {' '.join(keys[host].split()[:2])}\n" for host in spec.hosts)
 
 
-def cluster_yaml(spec: LabSpec, *, shared: Path, oldest_python: str = "") -> str:
+def cluster_yaml(spec: LabSpec, *, shared: Path, oldest_python: str = "", ansible: str = "") -> str:
     """The lab as a cluster file, which lies beside the lab's ssh_config.
 
     `oldest_python`: of the hosts' own Python, where it is older than what a whole climb needs.
+    `ansible`: the section of that name, where the lab is a site of Ansible's.
     """
     python = f"python: {json.dumps(spec.python)}\n" if spec.python else ""
     if oldest_python:
@@ -210,6 +211,7 @@ def cluster_yaml(spec: LabSpec, *, shared: Path, oldest_python: str = "") -> str
         f"node_groups:\n  - name: nodes\n    count: {spec.nodes}\n"
         f"    hosts: {_hostlist(spec)}\n"
         f"    gpus_per_node: 0  # {spec.gpus_per_node} are pretended: Slurm places by them, no program can use them\n"
+        f"{ansible}"
     )
 
 

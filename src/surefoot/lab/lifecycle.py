@@ -84,7 +84,7 @@ def _with_a_python_that_starts(paths: LabPaths, state: LabState, say: Say) -> La
     say(f"the Python of this machine does not start on {spec.suite}: the cluster file names the hosts' own, {own}")
     spec = spec.model_copy(update={"python": ""})
     oldest = "" if at_least(own, OLDEST_PYTHON) else own
-    write_atomic(paths.cluster, configuration.cluster_yaml(spec, shared=paths.shared, oldest_python=oldest))
+    _write_cluster_file(spec, paths, oldest_python=oldest)
     return state.model_copy(update={"spec": spec})
 
 
@@ -132,7 +132,7 @@ def _write_lab(home: LabHome, state: LabState) -> None:
     known = configuration.known_hosts(spec, slot, host_keys)
     write_atomic(paths.known_hosts, known)
     write_atomic(paths.ssh_config, configuration.ssh_config(spec, slot, key=paths.key, known_hosts=paths.known_hosts))
-    write_atomic(paths.cluster, configuration.cluster_yaml(spec, shared=paths.shared))
+    _write_cluster_file(spec, paths)
     if spec.by_roles:
         write_atomic(paths.inventory, provisioning.inventory(spec, slot, paths))
     _make_shared(paths, (CLIMBER_UID, CLIMBER_UID) if spec.bare else identity(base, CLIMBER), login_key)
@@ -143,6 +143,12 @@ def _write_lab(home: LabHome, state: LabState) -> None:
         write_files(host_files(spec, slot, host, shared, who, release=release), upper=upper, base=base)
         for folder in spec.binds:
             make_reachable(Path(folder), upper=upper, base=base)
+
+
+def _write_cluster_file(spec: LabSpec, paths: LabPaths, *, oldest_python: str = "") -> None:
+    ansible = provisioning.cluster_section(paths) if spec.by_roles else ""
+    text = configuration.cluster_yaml(spec, shared=paths.shared, oldest_python=oldest_python, ansible=ansible)
+    write_atomic(paths.cluster, text)
 
 
 def _new_key(path: Path, comment: str) -> str:

@@ -47,6 +47,12 @@ def inventories(paths: LabPaths) -> tuple[str, ...]:
     return str(SITE / "inventory/common"), str(SITE / "inventory/lab"), str(paths.inventory)
 
 
+def cluster_section(paths: LabPaths) -> str:
+    """The section ``ansible`` of the lab's cluster file: what the rungs inventory and drift compare its hosts with."""
+    listed = "".join(f"    - {json.dumps(path)}\n" for path in inventories(paths))
+    return f"ansible:\n  site: {json.dumps(str(SITE))}\n  inventory:\n{listed}"
+
+
 def inventory(spec: LabSpec, slot: int, paths: LabPaths) -> str:
     """This lab's own inventory, as YAML. Secrets stay in files that root alone may read."""
 
