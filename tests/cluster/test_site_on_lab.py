@@ -1,0 +1,108 @@
+"""Bare hosts, made a cluster by ``ansible/site.yml`` as a user's would be: it holds, it is climbed, and it is changed under a job.
+
+The tests stand in the order of a site's life, and use one lab.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from drilling import QUICK, statuses, wait_until
+from held import Held
+from lab_drill import LabDrill, lab_here
+from surefoot.lab.places import LabPaths
+from surefoot.lab.provisioning import SITE, inventories, require
+from surefoot.provision.commands import environment, named
+from surefoot.provision.running import control_sockets
+
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(600)]
+
+CONFIG = SITE / "inventory/lab/group_vars/all/slurm.yml"
+
+
+@pytest.fixture(scope="module")
+def provisioned(held: Held) -> Iterator[LabPaths]:
+    with lab_here(held, "r", "--by-roles", "--nodes", "2") as paths:
+        yield paths
+
+
+@pytest.fixture
+def drill(provisioned: LabPaths, tmp_path: Path) -> LabDrill:
+    return LabDrill(tmp_path / "root", lab=provisioned)
+
+
+def play(paths: LabPaths, folder: Path, playbook: str, *words: str) -> tuple[int, list[dict[str, Any]]]:
+    """(exit code, events) of a playbook of the project, on the lab."""
+    with control_sockets() as sockets:
+        done = subprocess.run(
+            [require(), *named(inventories(paths)), *words, str(SITE / playbook)],
+            cwd=SITE, capture_output=True, text=True, timeout=300, check=False,
+            env=environment(str(SITE), os.environ, sockets=str(sockets)) | {"ANSIBLE_HOME": str(folder)},
+        )  # fmt: skip
+    events = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return done.returncode, events
+
+
+def totals(events: list[dict[str, Any]], name: str) -> dict[str, int]:
+    return {host: counts[name] for host, counts in events[-1]["hosts"].items() if host != "localhost"}
+
+
+def differing(events: list[dict[str, Any]], *statuses: str) -> list[tuple[str, ...]]:
+    return [
+        (each["host"], each.get("role", ""), each["task"], each.get("message", ""))
+        for each in events
+        if each["event"] == "result" and each["status"] in statuses
+    ]
+
+
+def test_a_second_run_of_the_whole_site_changes_nothing(provisioned: LabPaths, tmp_path: Path) -> None:
+    code, events = play(provisioned, tmp_path, "site.yml")
+    assert (code, differing(events, "changed", "failed", "unreachable")) == (0, [])
+    assert totals(events, "changed") == {"head": 0, "n1": 0, "n2": 0}
+    assert {each.get("role") for each in events if each["event"] == "task"} >= {"common", "munge", "storage", "gres", "slurm"}  # fmt: skip
+
+
+def test_the_whole_ladder_passes_and_with_it_that_the_hosts_are_as_the_site_declares(drill: LabDrill) -> None:
+    answer = drill.json("climb", *drill.on_lab, *QUICK, "--set", "compute.max_spread=0.95")
+    found = statuses(answer)
+    assert set(found.values()) == {"PASSED"}
+    assert {"inventory", "drift", "finetune", "gate"} <= found.keys()
+    assert drill.queue() == []
+
+
+def test_a_rolling_change_ends_no_job_and_is_drift_until_the_inventory_declares_it(
+    drill: LabDrill, tmp_path: Path
+) -> None:
+    go = drill.paths.shared / "go"
+    step = shlex.quote(f"srun sh -c 'until [ -e {go} ]; do sleep 1; done'")
+    job = drill.on_head("sbatch", "--parsable", "-A", "lab", "-N2", "-n2", "-o", "/dev/null", "--wrap", step).strip()
+    wait_until(lambda: drill.on_head("squeue", "-h", "-j", job, "-o", "%T").strip() == "RUNNING")
+    settings = yaml.safe_load(CONFIG.read_text())["slurm_config"] | {"SlurmdTimeout": 25}
+    change = tmp_path / "change.json"
+    change.write_text(json.dumps({"slurm_config": settings}))
+
+    code, events = play(drill.paths, tmp_path, "rolling.yml", "--extra-vars", f"@{change}")
+    assert (code, differing(events, "failed", "unreachable")) == (0, [])
+    assert all(totals(events, "changed").values())
+    assert drill.on_head("squeue", "-h", "-j", job, "-o", "%T").strip() == "RUNNING"
+    assert "= 25 sec" in drill.on_head("scontrol", "show", "config").split("SlurmdTimeout")[1].splitlines()[0]
+    go.touch()
+    wait_until(lambda: drill.on_head("squeue", "-h", "-j", job, "-o", "%T").strip() == "")
+    assert drill.on_head("sacct", "-n", "-X", "-P", "-j", job, "-o", "state,exitcode").split() == ["COMPLETED|0:0"]
+    assert set(drill.on_head("sinfo", "-h", "-N", "-o", "%T").split()) == {"idle"}
+
+    drift = drill.run("drift", "--cluster", str(drill.paths.cluster), root=False)
+    assert drift.returncode == 1, drift.stdout + drift.stderr
+    for host in ("head", "n1", "n2"):
+        assert host in drift.stdout
+    assert "/etc/slurm/slurm.conf" in drift.stdout
+    assert "SlurmdTimeout" in drift.stdout
