@@ -17,25 +17,19 @@ _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _CLUSTER = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 _TAKEN = ("all", "default", "none", "localhost")
 _LOOPBACK = re.compile(r"127\.|::1$|localhost$")
-_SECRETS = (
-    ("munge_key_base64", "munge", "SUREFOOT_MUNGE_KEY_BASE64", "dd if=/dev/urandom bs=1 count=128 | base64 -w0"),
-    ("slurm_jwt_key_base64", "slurm_rest", "SUREFOOT_SLURM_JWT_KEY_BASE64", "openssl rand -base64 32"),
-    ("slurm_database_password", "slurm_database", "SUREFOOT_SLURM_DATABASE_PASSWORD", "openssl rand -hex 24"),
-)
 _AT_MOST_ONE = ("slurm_controller", "slurm_database")
 
 
 def inventory_problems(
     hostvars: Mapping[str, Variables],
     groups: Groups,
-    environment: Mapping[str, str],
     folder: str,
     sources: Sequence[str] = (),
 ) -> list[str]:
     """Everything that must be changed first; empty where the inventory can be applied.
 
-    `environment` has the secrets that the environment gives; `folder` is that of the playbooks; in
-    `sources`, the inventories, the line is looked for that a wrong variable stands in.
+    `folder` is that of the playbooks; in `sources`, the inventories, the line is looked for that a wrong
+    variable stands in. Slurm has slurm_problems; what is missing is told by needed_problems.
     """
     hosts = {host: hostvars[host] for host in groups.get("all", [])}
     return [
@@ -43,7 +37,6 @@ def inventory_problems(
         *_homeless(groups, Path(folder)),
         *_names(hosts, groups),
         *_addresses(hosts),
-        *_secrets(hosts, groups, environment),
         *_gpus(hosts, groups),
         *_users(hosts),
         *_storage(hosts, groups),
@@ -129,20 +122,6 @@ def _addresses(hosts: Mapping[str, Variables]) -> Iterator[str]:
         seen.setdefault(address, host)
         if len(hosts) > 1 and _LOOPBACK.match(address):
             yield f"{host} has the address {address}, where every other host finds itself: set common_address"
-
-
-def _secrets(hosts: Mapping[str, Variables], groups: Groups, environment: Mapping[str, str]) -> Iterator[str]:
-    for name, group, variable, make in _SECRETS:
-        without = [
-            host
-            for host in groups.get(group, [])
-            if host in hosts and not str(hosts[host].get(name, environment.get(variable, "")) or "").strip()
-        ]
-        if without:
-            yield (
-                f"{name} is empty for {_few(without)}: set {variable} in the environment, or {name} in a file that"
-                f" ansible-vault encrypts (a new one: {make})"
-            )
 
 
 def _gpus(hosts: Mapping[str, Variables], groups: Groups) -> Iterator[str]:
@@ -236,16 +215,32 @@ def _unknown(hosts: Mapping[str, Variables], folder: Path, sources: Sequence[str
     allowed = allowed_variables(folder)
     known = set().union(*allowed.values()) if allowed else set()
     found: dict[str, list[str]] = {}
+    misspelt: dict[str, list[str]] = {}
     for host, of in hosts.items():
         for name in of:
-            role = max((role for role in allowed if name.startswith(f"{role}_")), key=len, default=None)
-            if role and name not in known:
+            if name not in known and any(name.startswith(f"{role}_") for role in allowed):
                 found.setdefault(name, []).append(host)
+            elif name not in known and (meant := _prefix_meant(name, allowed)):
+                misspelt.setdefault(f"{name}{_line(name, sources)} is read by no role: is {meant} meant?", []).append(
+                    host
+                )
+    for text, where in sorted(misspelt.items()):
+        yield f"{text} (seen for {_few(where)})"
     for name, where in sorted(found.items()):
         role = max((role for role in allowed if name.startswith(f"{role}_")), key=len)
         near = difflib.get_close_matches(name, known, 1)
         hint = f"is {near[0]} meant?" if near else f"the role's variables stand in roles/{role}/defaults/main.yml"
         yield f"{name}{_line(name, sources)} of {_few(where)} is no variable of the role {role}: {hint}"
+
+
+def _prefix_meant(name: str, allowed: Mapping[str, set[str]]) -> str | None:
+    """The variable that `name` is with another role in front, nearly: ``slrum_partitions``. A site's own names are its own."""
+    for role, names in allowed.items():
+        for known in names:
+            rest = known.removeprefix(role)
+            if name.endswith(rest) and difflib.get_close_matches(name.removesuffix(rest), [role], 1, 0.75):
+                return known
+    return None
 
 
 def _line(name: str, sources: Sequence[str]) -> str:
