@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import os.path
+import re
 from pathlib import Path
 from typing import Any
 
 from surefoot.config.explain import Problem
+from surefoot.config.places import absolute, shown
 from surefoot.config.yaml_source import At
+from surefoot.model.cluster import PLAYBOOK
+
+_SITE = "allowed: the folder where ansible.cfg and the playbook lie"
+_INVENTORY = "allowed: the path of an inventory file or folder"
 
 
 def ansible_problems(data: dict[str, Any], folder: Path) -> list[Problem]:
@@ -18,16 +23,14 @@ def ansible_problems(data: dict[str, Any], folder: Path) -> list[Problem]:
     problems: list[Problem] = []
     site = asked.get("site")
     if isinstance(site, str) and site:
-        place = _absolute(site, folder)
+        place = absolute(site, folder)
         asked["site"] = str(place)
         playbook = asked.get("playbook", "site.yml")
-        names = ["ansible.cfg", *([playbook] if isinstance(playbook, str) and playbook else [])]
-        missing = [name for name in names if not (place / name).is_file()]
-        if missing:
-            what = (
-                f"{place} has no {' and no '.join(missing)}; allowed: the folder where ansible.cfg and the playbook lie"
-            )
-            problems.append(Problem(("ansible", "site"), what))
+        well_named = isinstance(playbook, str) and re.fullmatch(PLAYBOOK, playbook)
+        names = ["ansible.cfg", *([playbook] if well_named else [])]  # another is told at its own key
+        wrong = _site_problem(place, names)
+        if wrong:
+            problems.append(Problem(("ansible", "site"), f"{shown(place)} {wrong}; {_SITE}"))
     found = asked.get("inventory")
     inventories: list[Any] = found if isinstance(found, list) else []
     for index, path in enumerate(inventories):
@@ -35,18 +38,39 @@ def ansible_problems(data: dict[str, Any], folder: Path) -> list[Problem]:
             continue
         at: At = ("ansible", "inventory", index)
         if path.rstrip().endswith(","):
-            problems.append(Problem(at, f"'{path}' is a list of hosts; allowed: the path of a file or folder"))
+            problems.append(Problem(at, f"{path!r} is a list of hosts; allowed: the path of a file or folder"))
             continue
-        place = _absolute(path, folder)
+        place = absolute(path, folder)
         inventories[index] = str(place)
-        if not place.exists():
-            problems.append(Problem(at, f"{place} does not exist; allowed: the path of an inventory file or folder"))
+        wrong = _missing(place)
+        if wrong:
+            problems.append(Problem(at, f"{shown(place)} {wrong}; {_INVENTORY}"))
     python = asked.get("python")
     if isinstance(python, str) and "/" in python:
-        asked["python"] = str(_absolute(python, folder))
+        asked["python"] = str(absolute(python, folder))
     return problems
 
 
-def _absolute(path: str, folder: Path) -> Path:
-    """Without looking at the disk: symbolic links stay, ``..`` goes."""
-    return Path(os.path.normpath(folder / Path(path).expanduser()))
+def _site_problem(place: Path, names: list[str]) -> str:
+    """What is wrong with the site's folder; empty where the files are there."""
+    wrong = _missing(place)
+    if wrong:
+        return wrong
+    if not place.is_dir():
+        return "is a file"
+    missing = [shown(name) for name in names if not _file_is_there(place / name)]
+    return f"has no {' and no '.join(missing)}" if missing else ""
+
+
+def _missing(place: Path) -> str:
+    try:
+        return "" if place.exists() else "does not exist"
+    except OSError as error:  # not allowed to look, or no name that a file can have
+        return f"cannot be looked at: {error.strerror or error}"
+
+
+def _file_is_there(place: Path) -> bool:
+    try:
+        return place.is_file()
+    except OSError:
+        return False

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os.path
 from pathlib import Path
 from typing import Any
 
 from surefoot.config.explain import Problem
+from surefoot.config.places import absolute
 from surefoot.config.yaml_source import At
 from surefoot.model.lock import parse_lock
 
@@ -33,11 +33,11 @@ def environment_problems(data: dict[str, Any], folder: Path) -> list[Problem]:
             what = f"'{wheels}' is relative; on other machines it must be absolute, and all nodes must see it"
             problems.append(Problem(("environment", "wheels"), what))
         else:
-            asked["wheels"] = str(_absolute(wheels, folder))
+            asked["wheels"] = str(absolute(wheels, folder))
     lock = asked.get("lock")
     if not isinstance(lock, str) or not lock:
         return problems  # told by its type
-    path = _absolute(lock, folder)
+    path = absolute(lock, folder)
     asked["lock"] = str(path)
     requirements, wrong = _read(path)
     asked["requirements"] = requirements
@@ -63,8 +63,3 @@ def _away(data: dict[str, Any]) -> bool:
     """Nodes are other machines than this one."""
     kinds = [data.get(key) for key in ("connection", "scheduler")]
     return any(isinstance(kind, dict) and kind.get("kind", "local") != "local" for kind in kinds)
-
-
-def _absolute(path: str, folder: Path) -> Path:
-    """Without looking at the disk: symbolic links stay, ``..`` goes."""
-    return Path(os.path.normpath(folder / Path(path).expanduser()))

@@ -155,7 +155,7 @@ def _find(kind: Kind, ref: str) -> tuple[Path, bool]:
     names = shipped_names(kind)
     if ref in names:
         return shipped_folder(kind) / f"{ref}.yaml", True
-    path = Path(ref).expanduser()
+    path = Path(os.path.expanduser(ref))  # noqa: PTH111 - Path.expanduser raises for a ~NAME of nobody here
     if path.is_file():
         return path.absolute(), False
     shipped = f"shipped are: {', '.join(names)}"

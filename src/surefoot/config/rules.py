@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from surefoot.config.explain import Problem, nearest
+from surefoot.config.places import absolute
 from surefoot.config.yaml_source import At
 
 _VARIABLE = re.compile(r"\$\{([^}]*)\}?")
@@ -100,7 +101,7 @@ def absolute_ssh_config(data: dict[str, Any], folder: Path) -> None:
     """Make ``connection.config`` absolute; it is relative to `folder`, the cluster file's own."""
     connection = data.get("connection")
     if isinstance(connection, dict) and isinstance(connection.get("config"), str) and connection["config"]:
-        connection["config"] = str(_absolute(connection["config"], folder))
+        connection["config"] = str(absolute(connection["config"], folder))
 
 
 def _kind(choice: Any) -> Any:
@@ -126,7 +127,7 @@ def expand_sources(data: dict[str, Any], folder: Path, env: Mapping[str, str]) -
             continue
         source = _VARIABLE.sub(lambda match: env[match.group(1)], source)
         if source.startswith("path:"):
-            source = f"path:{_absolute(source.removeprefix('path:'), folder)}" if source != "path:" else source
+            source = f"path:{absolute(source.removeprefix('path:'), folder)}" if source != "path:" else source
         holder[at[-1]] = source
     return problems
 
@@ -140,10 +141,3 @@ def _variable_problem(source: str, env: Mapping[str, str]) -> str:
             state = "empty" if name in env else "not set"
             return f"the environment variable {name} is {state}; set it: export {name}=…{nearest(name, env)}"
     return ""
-
-
-def _absolute(path: str, folder: Path) -> Path:
-    """Without looking at the disk: symbolic links stay, ``..`` goes."""
-    import os.path
-
-    return Path(os.path.normpath(folder / Path(path).expanduser()))

@@ -113,6 +113,10 @@ class Environment(Record):
         return self
 
 
+PLAYBOOK = r"^[A-Za-z0-9_][A-Za-z0-9_./-]*$"
+"""What a playbook below a site may be called."""
+
+
 class Ansible(Record):
     """The Ansible site that provisions a cluster. It is run where ``surefoot`` runs."""
 
@@ -120,7 +124,7 @@ class Ansible(Record):
     """Folder of ``ansible.cfg`` and of the playbook; relative to the cluster file."""
     inventory: tuple[Annotated[str, Field(min_length=1)], ...] = Field(min_length=1)
     """Inventories, each over the one before, as ``ansible-playbook -i`` takes them; relative to the cluster file."""
-    playbook: str = Field(default="site.yml", pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./-]*$")
+    playbook: str = Field(default="site.yml", pattern=PLAYBOOK)
     """The whole site, below `site`."""
     limit: str = Field(default="", pattern=r"^([^\x00-\x1f\x7f-][^\x00-\x1f\x7f]*)?$")
     """Hosts that belong to this cluster, as an Ansible pattern; empty: all of the inventory."""
