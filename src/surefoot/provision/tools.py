@@ -16,9 +16,13 @@ NOT_FOUND_ACTION = (
 def find_tool(name: str, python: str = "") -> str | None:
     """Path of one of Ansible's commands: beside that interpreter, else on the PATH; None where there is none.
 
-    `python`: empty for the one that runs this.
+    `python`: a path, or a name that is looked for on the PATH; empty for the one that runs this. Never
+    what happens to lie in the working directory.
     """
-    beside = Path(python or sys.executable).parent / name
-    if beside.is_file() and os.access(beside, os.X_OK):
+    interpreter = python or sys.executable
+    if "/" not in interpreter:
+        interpreter = shutil.which(interpreter) or ""
+    beside = Path(interpreter).parent / name
+    if interpreter and beside.is_file() and os.access(beside, os.X_OK):
         return str(beside)
     return shutil.which(name)
