@@ -46,9 +46,13 @@ def validated(tmp_path: Path, tree: dict[str, Any], **environment: str) -> tuple
     """Exit code and output of validate.yml."""
     file = tmp_path / "site.yml"
     file.write_text(yaml.safe_dump({"all": tree}))
+    return run(tmp_path, file, **environment)
+
+
+def run(tmp_path: Path, inventory: Path, **environment: str) -> tuple[int, str]:
     argv = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(ANSIBLE / "inventory/common")]
     done = subprocess.run(
-        [*argv, "-i", str(file), "validate.yml"], cwd=ANSIBLE, capture_output=True, text=True, timeout=60, check=False,
+        [*argv, "-i", str(inventory), "validate.yml"], cwd=ANSIBLE, capture_output=True, text=True, timeout=60, check=False,
         env={**os.environ, "ANSIBLE_CONFIG": str(ANSIBLE / "ansible.cfg"), "ANSIBLE_HOME": str(tmp_path), **SECRETS, **environment},
     )  # fmt: skip
     return done.returncode, done.stdout + done.stderr
@@ -290,6 +294,16 @@ def test_validate_yml_says_all_that_is_missing_at_once_and_no_secret(tmp_path: P
     ):
         assert words in said
     assert "to be kept#" not in said
+
+
+@pytest.mark.slow
+def test_the_inventory_that_ships_can_be_applied(tmp_path: Path) -> None:
+    code, said = run(tmp_path, ANSIBLE / "inventory/two-sparks")
+    assert code == 0, said
+    code, said = run(tmp_path, ANSIBLE / "inventory/two-sparks", SUREFOOT_RUNNER_TOKEN="")
+    assert code == 2, said
+    assert "1 to change in the inventory" in said
+    assert "runner_token is empty for control" in said
 
 
 def test_no_hosts_at_all_is_no_success(tmp_path: Path) -> None:
