@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator
 
 import pytest
@@ -30,6 +31,10 @@ def slurm(held: Held) -> Iterator[slurm_here.SlurmHere]:
 
 @pytest.fixture(scope="session")
 def climbing_lab(held: Held) -> Iterator[LabPaths]:
-    """A head and two nodes of their own, with the Python that runs the tests. SUITE in the environment names another Debian."""
-    with lab_here(held, "c", "--suite", os.environ.get("SUITE", DEFAULT_SUITE)) as paths:
+    """A head and two nodes of their own, with the Python that runs the tests.
+
+    SUITE in the environment names another Debian; LAB_UP holds more words for ``surefoot lab up`` (``--by-roles``).
+    """
+    more = shlex.split(os.environ.get("LAB_UP", ""))
+    with lab_here(held, "c", "--suite", os.environ.get("SUITE", DEFAULT_SUITE), *more) as paths:
         yield paths
