@@ -178,8 +178,20 @@ LARGE_DAMAGE: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
      "gpu names n3, and the group slurm_node has no such host: correct nodes, or put the host there"),
     ("open bracket", {"slurm_partitions": [{"name": "gpu", "nodes": "n[1-2"}]}, {}, "'n[1-2': a bracket is not closed"),
     ("no partition", {"slurm_partitions": []}, {}, "slurm_partitions is empty: no job could be submitted"),
-    ("nameless", {"slurm_partitions": [{"nodes": "n1"}]}, {}, "slurm_partitions has one without name"),
-    ("no list", {"slurm_partitions": {"gpu": {}}}, {}, "slurm_partitions is no list of entries with name and options"),
+    ("nameless", {"slurm_partitions": [{"nodes": "n1"}]}, {}, "slurm_partitions, entry 1 has no name: write it"),
+    ("no list", {"slurm_partitions": {"gpu": {}}}, {}, "slurm_partitions is a mapping, and a list is wanted"),
+    ("misspelt key", {"slurm_partitions": [{"name": "gpu", "option": {"QOS": "x"}}]}, {},
+     "slurm_partitions, entry 1 (gpu) has the key option: is options meant? (seen for "),
+    ("unknown key", {"rdma_rails": [{"name": "rail0", "gateway": "10.0.0.1"}]}, {},
+     "rdma_rails, entry 1 (rail0) has the key gateway: allowed are name, hca, port"),
+    ("no source", {"storage_external_mounts": [{"fstype": "lustre"}]}, {}, "storage_external_mounts, entry 1 has no path: write it"),
+    ("text for entries", {"common_extra_hosts": ["10.0.0.9"]}, {},
+     "common_extra_hosts, entry 1 is a text, and a mapping is wanted: address, names"),
+    ("no choice", {"nvidia_gpudirect": "peer"}, {}, "nvidia_gpudirect is 'peer', and allowed are nothing, none, peermem, dma_buf, any"),
+    ("nested choice", {"common_limits": [{"domain": "*", "type": "both", "item": "nofile", "value": "1"}]}, {},
+     "type of common_limits, entry 1 is 'both', and allowed are -, soft, hard"),
+    ("no boolean", {"slurm_resume_nodes": "maybe"}, {}, "slurm_resume_nodes is 'maybe', and true or false is wanted"),
+    ("no settings", {"slurm_config": "KillWait=30"}, {}, "slurm_config is a text, and a mapping is wanted"),
     ("twice", {"slurm_partitions": [{"name": "gpu"}, {"name": "gpu"}]}, {}, "slurm_partitions has gpu 2 times: leave one"),
     ("defaults", {"slurm_partitions": [{"name": "a", "default": True}, {"name": "b", "default": True}]}, {},
      "slurm_partitions has 2 defaults (a, b)"),
@@ -230,6 +242,7 @@ def problems(tree: dict[str, Any]) -> list[str]:
     groups["slurm"] = sorted({host for name in groups if name.startswith("slurm_") for host in groups[name]})
     groups |= {"munge": groups["slurm"], "python_runtime": groups["slurm_node"], "all": sorted(hosts)}
     return [
+        *loaded("plugins/filter/spec_problems.py").spec_problems(hosts, groups, str(ANSIBLE)),
         *loaded("plugins/filter/slurm_problems.py").slurm_problems(hosts, groups, str(ANSIBLE)),
         *loaded("plugins/filter/needed_problems.py").needed_problems(hosts, groups, SECRETS),
     ]
@@ -281,6 +294,7 @@ def test_validate_yml_says_all_that_is_missing_at_once_and_no_secret(tmp_path: P
         "slurm_partitions": [{"name": "gpu", "nodes": "n[1-3]", "options": {"QOS": "shrot"}}],
         "slurm_database_password": "to be kept#",
         "rdma_rails": [],
+        "slurm_accounts": [{"name": "lab", "member": ["alice"]}],
     }
     code, said = validated(tmp_path, tree, SUREFOOT_RUNNER_TOKEN="")
     assert code == 2, said
@@ -291,6 +305,7 @@ def test_validate_yml_says_all_that_is_missing_at_once_and_no_secret(tmp_path: P
         "slurm_database_password of head has characters that slurmdbd.conf does not take",
         "runner_token is empty for control: set SUREFOOT_RUNNER_TOKEN",
         "rdma_rails is empty for n1, n2",
+        "slurm_accounts, entry 1 (lab) has the key member",
     ):
         assert words in said
     assert "to be kept#" not in said

@@ -83,17 +83,12 @@ def _one_text(hosts: Mapping[str, Variables]) -> Iterator[str]:
 
 def _partitions(said: Variables, nodes: Sequence[str]) -> Iterator[str]:
     lines = [str(each) for each in said.get("slurm_conf_lines") or []]
-    for name in ("slurm_partitions", "slurm_qos", "slurm_accounts"):
-        if len(_rows(said, name)) != len(said.get(name) or []):
-            yield f"{name} is no list of entries with name and options: write - {{name: …, options: {{…}}}}"
     partitions = _rows(said, "slurm_partitions")
     if not said.get("slurm_partitions") and not any(_PARTITION.match(each) for each in lines):
         yield "slurm_partitions is empty: no job could be submitted; name one, or leave the variable out for the role's own"
     names = [str(one.get("name") or "") for one in partitions]
     for name in dict.fromkeys(names):
-        if not name:
-            yield "slurm_partitions has one without name: write name"
-        elif names.count(name) > 1:
+        if names.count(name) > 1:
             yield f"slurm_partitions has {name} {names.count(name)} times: leave one"
     if len(default := [name for name, one in zip(names, partitions, strict=True) if _true(one.get("default"))]) > 1:
         yield f"slurm_partitions has {len(default)} defaults ({', '.join(default)}): leave `default: true` at one"
