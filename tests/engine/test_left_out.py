@@ -153,8 +153,8 @@ def inputs(python: str, ladder: Ladder = OPTIONAL) -> RunInputs:
 def test_without_ansible_the_rungs_that_were_asked_for_are_named_with_where_it_was_looked_for() -> None:
     with pytest.raises(RequestError) as caught:
         refuse_missing_ansible(inputs("/opt/none/bin/python"), frozenset(OPTIONAL.names))
-    said = "inventory, drift: no ansible-playbook on this machine, neither beside /opt/none/bin/python nor on the PATH"
-    assert caught.value.message == said
+    said = "inventory, drift: no ansible-playbook and no ansible-inventory on this machine, neither beside /opt/none/bin/python"
+    assert caught.value.message == f"{said} nor on the PATH"
     assert "pip install 'surefoot[ansible]'" in caught.value.next_action
     assert "ansible.python in the cluster file" in caught.value.next_action
 
@@ -178,6 +178,9 @@ def test_beside_the_interpreter_outweighs_the_path(nowhere: Path, tmp_path: Path
     assert find_tool("ansible-playbook", str(tmp_path / "venv/bin/python")) == str(beside)
     assert find_tool("ansible-playbook", "/opt/none/bin/python") == str(on_path)
     assert find_tool("ansible-playbook") == str(on_path)
+    with pytest.raises(RequestError, match=r"^drift: no ansible-inventory on this machine"):
+        refuse_missing_ansible(inputs("/opt/none/bin/python"), frozenset(["drift"]))
+    program(nowhere / "ansible-inventory")
     refuse_missing_ansible(inputs("/opt/none/bin/python"), frozenset(["drift"]))
     own = program(tmp_path / "own/ansible-playbook")
     assert find_tool("ansible-playbook") == str(own)

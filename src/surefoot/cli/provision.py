@@ -16,8 +16,10 @@ from surefoot.cli.chosen import command_line
 from surefoot.cli.options import json_option
 from surefoot.cli.running import interruptible
 from surefoot.config.load import load_cluster, load_policy, load_recipe
+from surefoot.engine.left_out import DECLARE
 from surefoot.engine.probe import probe
 from surefoot.engine.session import Chosen, start
+from surefoot.errors import RequestError
 from surefoot.model.ladder import AnsibleRungSpec, Drift, Inventory, Ladder
 from surefoot.model.run import RungResult
 from surefoot.model.status import exit_code
@@ -65,8 +67,11 @@ def drift_command(*, cluster: str, limit_s: int, as_json: bool) -> int:
 
 def _look(cluster: str, spec: Inventory | Drift) -> RungResult:
     """Raises RequestError, MachineryError."""
+    found = load_cluster(cluster).record
+    if found.ansible is None:
+        raise RequestError(f"cluster {found.name!r} declares no ansible", next_action=DECLARE)
     made = Chosen(
-        cluster=load_cluster(cluster).record,
+        cluster=found,
         ladder=Ladder(name=spec.rung, rungs=(spec,)),
         recipe=load_recipe("demo").record,
         policy=load_policy("seed").record,

@@ -63,6 +63,8 @@ def _site_problem(place: Path, names: list[str]) -> str:
 
 
 def _missing(place: Path) -> str:
+    if re.search(r"\$[\w{]", str(place)):
+        return "holds a $NAME: Ansible would put that variable's value there, Surefoot does not"
     try:
         return "" if place.exists() else "does not exist"
     except OSError as error:  # not allowed to look, or no name that a file can have

@@ -9,6 +9,7 @@ from surefoot.model.run import RunInputs
 from surefoot.provision.tools import NOT_FOUND_ACTION, find_tool
 
 DECLARE = "declare the site under `ansible:` in the cluster file (docs/ansible.md)"
+_TOOLS = ("ansible-playbook", "ansible-inventory")
 
 
 def fitting(ladder: Ladder, cluster: Cluster) -> Ladder:
@@ -46,9 +47,12 @@ def refuse_missing_ansible(inputs: RunInputs, selected: frozenset[str]) -> None:
     """Raises RequestError where a selected rung runs Ansible and there is none: told before anything runs."""
     asked = [spec.rung for spec in inputs.ladder.rungs if isinstance(spec, AnsibleRungSpec) and spec.rung in selected]
     site = inputs.cluster.ansible
-    if asked and site is not None and find_tool("ansible-playbook", site.python) is None:
+    if not asked or site is None:
+        return
+    missing = [tool for tool in _TOOLS if find_tool(tool, site.python) is None]
+    if missing:
         raise RequestError(
-            f"{', '.join(asked)}: no ansible-playbook on this machine, neither beside {site.python} nor on the PATH",
+            f"{', '.join(asked)}: no {' and no '.join(missing)} on this machine, neither beside {site.python} nor on the PATH",
             next_action=NOT_FOUND_ACTION,
         )
 
