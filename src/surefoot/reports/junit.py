@@ -1,7 +1,8 @@
 """junit.xml: one suite for each rung, one test case for each check. What did not pass is never green.
 
 FAILED becomes ``<failure>``; ERROR, INCONCLUSIVE and BLOCKED become ``<error>`` of that type (CI
-systems show them red, and tell them apart by the type); SKIPPED becomes ``<skipped>``.
+systems show them red, and tell them apart by the type); SKIPPED becomes ``<skipped>``, and so does
+a rung that is left out.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ def render(manifest: RunManifest, results: Sequence[RungResult], overall: Status
     root = ET.Element("testsuites", name=xml_safe(f"surefoot {manifest.run_id}"))
     for name, result in rung_order(manifest, results):
         _suite(root, manifest, name, result)
+    for name in manifest.inputs.left_out:
+        suite = ET.SubElement(root, "testsuite", name=xml_safe(name))
+        _case(suite, f"surefoot.{name}", name, Status.SKIPPED, manifest.inputs.left_out_note)
     if status is not Status.PASSED and root.find(".//failure") is None and root.find(".//error") is None:
         suite = ET.SubElement(root, "testsuite", name="surefoot")
         _case(suite, "surefoot", "run", status, f"the run as a whole is {status}")
