@@ -283,7 +283,7 @@ need_torch() {
 
 need_surefoot() {
     begin "surefoot and what it builds on"
-    local extras=train,report
+    local extras=train,report,ansible
     if [ "$(level "$profile")" -ge 2 ]; then extras+=,dev; fi
     pip_install surefoot -c constraints.txt -e ".[$extras]"
     if ! quietly "$venv/bin/python" -c 'import torch, transformers, peft, matplotlib, surefoot'; then

@@ -93,7 +93,7 @@ def test_without_a_gpu_the_cpu_build_comes_from_its_own_index_where_that_answers
     assert done.returncode == 0, done.stderr
     torch, rest = sandbox.pip_calls()
     assert "--no-deps --index-url http://torch.invalid/cpu torch==" in torch
-    assert rest.endswith("-c constraints.txt -e .[train,report]")
+    assert rest.endswith("-c constraints.txt -e .[train,report,ansible]")
     assert "set-up: 4/4" in done.stdout
 
 
@@ -175,12 +175,12 @@ def test_a_project_that_was_moved_gets_a_new_environment(sandbox: Sandbox) -> No
 
 def test_the_test_profile_adds_the_tools_and_a_climb_does_not_take_them_away(sandbox: Sandbox) -> None:
     assert sandbox.run("test").returncode == 0
-    assert sandbox.pip_calls()[-1].endswith("-e .[train,report,dev]")
+    assert sandbox.pip_calls()[-1].endswith("-e .[train,report,ansible,dev]")
     assert sandbox.run("climb").stdout == ""
     with (sandbox.root / "constraints.txt").open("a") as stream:
         stream.write("# renewed\n")
     assert sandbox.run("climb").returncode == 0
-    assert sandbox.pip_calls()[-1].endswith("-e .[train,report,dev]")
+    assert sandbox.pip_calls()[-1].endswith("-e .[train,report,ansible,dev]")
 
 
 def test_without_a_usable_python_it_says_what_to_install(sandbox: Sandbox) -> None:
@@ -251,7 +251,7 @@ def test_the_lab_profile_installs_what_is_missing_and_nothing_else(lacking: Sand
     installs = [call for call in apt_calls(lacking) if "install" in call.split()]
     assert len(installs) == 1
     assert installs[0].endswith("install -qy --no-install-recommends some-package")
-    assert lacking.pip_calls()[-1].endswith("-e .[train,report,dev]")
+    assert lacking.pip_calls()[-1].endswith("-e .[train,report,ansible,dev]")
     assert "set-up: 6/6" in done.stdout
     assert lacking.stamp()["profile"] == "lab"
 

@@ -29,7 +29,7 @@ NAMES = ("n1", "n2")
 @pytest.fixture(scope="module")
 def two_nodes(held: Held) -> Iterator[LabPaths]:
     """A lab of a head and two nodes. SUITE in the environment names another Debian."""
-    with lab_here(held, "g", "--suite", os.environ.get("SUITE", DEFAULT_SUITE)) as paths:
+    with lab_here(held, "g", "--plain", "--suite", os.environ.get("SUITE", DEFAULT_SUITE)) as paths:
         yield paths
 
 

@@ -56,7 +56,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(held: Held) -> Iterator[Site]:
-    with lab_here(held, "b", "--nodes", "2") as paths:
+    with lab_here(held, "b", "--plain", "--nodes", "2") as paths:
         addresses = [
             line.split()[:2]
             for line in (paths.host("head").folder / "upper/etc/hosts").read_text().splitlines()

@@ -33,7 +33,7 @@ def slurm(held: Held) -> Iterator[slurm_here.SlurmHere]:
 def climbing_lab(held: Held) -> Iterator[LabPaths]:
     """A head and two nodes of their own, with the Python that runs the tests.
 
-    SUITE in the environment names another Debian; LAB_UP holds more words for ``surefoot lab up`` (``--by-roles``).
+    SUITE in the environment names another Debian; LAB_UP holds more words for ``surefoot lab up`` (``--plain``).
     """
     more = shlex.split(os.environ.get("LAB_UP", ""))
     with lab_here(held, "c", "--suite", os.environ.get("SUITE", DEFAULT_SUITE), *more) as paths:

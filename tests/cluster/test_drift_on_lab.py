@@ -122,7 +122,7 @@ class Site:
 @pytest.fixture(scope="module")
 def site(held: Held, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A lab of its own with the site applied: it is another cluster then."""
-    with lab_here(held, "d") as lab:
+    with lab_here(held, "d", "--plain") as lab:
         yield _applied(lab, tmp_path_factory)
 
 

@@ -110,7 +110,7 @@ def base(held: Held) -> Held:
 
 @pytest.fixture(scope="module")
 def hosts(base: Held) -> Iterator[Up]:
-    yield from made(base.lab("h"), "--nodes", "2", "--gpus-per-node", "4")
+    yield from made(base.lab("h"), "--nodes", "2", "--gpus-per-node", "4", "--plain")
 
 
 @pytest.fixture(scope="module")

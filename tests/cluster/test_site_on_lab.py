@@ -31,7 +31,7 @@ CONFIG = SITE / "inventory/lab/group_vars/all/slurm.yml"
 
 @pytest.fixture(scope="module")
 def provisioned(held: Held) -> Iterator[LabPaths]:
-    with lab_here(held, "r", "--by-roles", "--nodes", "2") as paths:
+    with lab_here(held, "r", "--nodes", "2") as paths:
         yield paths
 
 

@@ -81,9 +81,10 @@ def lab_command() -> None:
     help=f"Debian suite of the hosts, and so their Slurm: {', '.join(f'{k} {v}' for k, v in SUITES.items())}.",
 )
 @click.option(
-    "--by-roles",
-    is_flag=True,
-    help="Hosts are made a cluster by ansible/site.yml, as those of any other site (needs surefoot[ansible]).",
+    "--by-roles/--plain",
+    default=None,
+    help="Hosts are made a cluster by ansible/site.yml, as any other site's would be; or by files that are written "
+    f"before they start.  [default: by roles for hosts with {DEFAULT_SUITE}, else plain]",
 )
 @click.option(
     "--bare",
@@ -91,14 +92,24 @@ def lab_command() -> None:
     help="Hosts with systemd, sshd and Python alone, as a machine just installed: up ends when root can log in.",
 )
 @click.option("--mirror", default="", metavar="URL", help="Debian mirror for the base root; default: mmdebstrap's own.")
-def up_command(*, name: str, home: str, mirror: str, with_python: bool, binds: tuple[str, ...], **spec: Any) -> int:
+def up_command(
+    *,
+    name: str,
+    home: str,
+    mirror: str,
+    with_python: bool,
+    binds: tuple[str, ...],
+    by_roles: bool | None,
+    **spec: Any,
+) -> int:
     """Make a lab and wait until all its nodes are idle; with --bare: until root can log in to its hosts."""
     started = time.monotonic()
     python, folders = running_environment() if with_python else ("", ())
     place = lab_home(home)
-    state = lifecycle.up(
-        place, _spec(name=name, python=python, binds=(*binds, *folders), **spec), mirror=mirror, say=_say
-    )
+    if by_roles is None:  # what the roles have been run on
+        by_roles = (spec["tier"], spec["suite"], spec["bare"]) == (Tier.HOSTS.value, DEFAULT_SUITE, False)
+    asked = _spec(name=name, python=python, binds=(*binds, *folders), by_roles=by_roles, **spec)
+    state = lifecycle.up(place, asked, mirror=mirror, say=_say)
     paths = place.lab(name)
     took = format_duration(time.monotonic() - started)
     if state.spec.bare:

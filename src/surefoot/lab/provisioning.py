@@ -32,7 +32,8 @@ def require() -> str:
     tool = find_tool("ansible-playbook")
     if tool is None:
         raise RequestError(
-            "the lab's hosts are provisioned by Ansible, which is not here", next_action=NOT_FOUND_ACTION
+            "the lab's hosts are provisioned by Ansible, which is not here",
+            next_action=f"{NOT_FOUND_ACTION}; or surefoot lab up --plain, without Ansible",
         )
     if not (SITE / "site.yml").is_file():
         raise RequestError(
