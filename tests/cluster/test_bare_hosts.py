@@ -262,7 +262,9 @@ cat /etc/munge/munge.key && echo munge key
     assert "NoNewPrivs:\t1" in out, out
     gained = ("forwarded", "terminal", "root on the login host", "another host", "changed", "\nsu\n", "munge key\n")
     assert not [word for word in gained if word in out], (out, said)
-    facts = bare.on("n2", f"stat -c '%a %U' {home}/.gitlab-runner/config.toml; systemctl is-enabled gitlab-runner || true")
+    facts = bare.on(
+        "n2", f"stat -c '%a %U' {home}/.gitlab-runner/config.toml; systemctl is-enabled gitlab-runner || true"
+    )
     assert facts.split("\n")[0] == "600 gitlab-runner"
     assert "disabled" in facts
     # From another address the key is worth nothing.
