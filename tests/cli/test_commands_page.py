@@ -26,6 +26,13 @@ def options(name: str) -> set[str]:
     return {word for part in parts for p in part.params if isinstance(p, click.Option) for word in p.opts} - {"--help"}
 
 
+def opposites(name: str) -> set[str]:
+    """``--no-python`` of ``--python/--no-python``."""
+    found = command(name)
+    parts = [found, *found.commands.values()] if isinstance(found, click.Group) else [found]
+    return {word for part in parts for p in part.params if isinstance(p, click.Option) for word in p.secondary_opts}
+
+
 def section(name: str) -> str:
     match = re.search(rf"^## `{name}`\n(.*?)(?=^## )", PAGE, re.MULTILINE | re.DOTALL)
     assert match, f"no section of {name}"
@@ -39,7 +46,7 @@ def test_the_page_has_every_option_of_a_command(name: str) -> None:
 
 
 def test_the_page_has_no_option_that_is_not_there() -> None:
-    there = set().union(*(options(name) for name in COMMANDS)) | {"--help"}
+    there = set().union(*(options(name) | opposites(name) for name in COMMANDS)) | {"--help"}
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", PAGE)) <= there
 
 

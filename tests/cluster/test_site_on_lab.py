@@ -6,12 +6,9 @@ The tests stand in the order of a site's life, and use one lab.
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -19,10 +16,9 @@ import yaml
 from drilling import QUICK, statuses, wait_until
 from held import Held
 from lab_drill import LabDrill, lab_here
+from playing import differing, play, totals
 from surefoot.lab.places import LabPaths
-from surefoot.lab.provisioning import SITE, inventories, require
-from surefoot.provision.commands import environment, named
-from surefoot.provision.running import control_sockets
+from surefoot.lab.provisioning import SITE, inventories
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -40,32 +36,8 @@ def drill(provisioned: LabPaths, tmp_path: Path) -> LabDrill:
     return LabDrill(tmp_path / "root", lab=provisioned)
 
 
-def play(paths: LabPaths, folder: Path, playbook: str, *words: str) -> tuple[int, list[dict[str, Any]]]:
-    """(exit code, events) of a playbook of the project, on the lab."""
-    with control_sockets() as sockets:
-        done = subprocess.run(
-            [require(), *named(inventories(paths)), *words, str(SITE / playbook)],
-            cwd=SITE, capture_output=True, text=True, timeout=300, check=False,
-            env=environment(str(SITE), os.environ, sockets=str(sockets)) | {"ANSIBLE_HOME": str(folder)},
-        )  # fmt: skip
-    events = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    return done.returncode, events
-
-
-def totals(events: list[dict[str, Any]], name: str) -> dict[str, int]:
-    return {host: counts[name] for host, counts in events[-1]["hosts"].items() if host != "localhost"}
-
-
-def differing(events: list[dict[str, Any]], *statuses: str) -> list[tuple[str, ...]]:
-    return [
-        (each["host"], each.get("role", ""), each["task"], each.get("message", ""))
-        for each in events
-        if each["event"] == "result" and each["status"] in statuses
-    ]
-
-
 def test_a_second_run_of_the_whole_site_changes_nothing(provisioned: LabPaths, tmp_path: Path) -> None:
-    code, events = play(provisioned, tmp_path, "site.yml")
+    code, events = play(inventories(provisioned), tmp_path, "site.yml")
     assert (code, differing(events, "changed", "failed", "unreachable")) == (0, [])
     assert totals(events, "changed") == {"head": 0, "n1": 0, "n2": 0}
     assert {each.get("role") for each in events if each["event"] == "task"} >= {"common", "munge", "storage", "gres", "slurm"}  # fmt: skip
@@ -90,7 +62,7 @@ def test_a_rolling_change_ends_no_job_and_is_drift_until_the_inventory_declares_
     change = tmp_path / "change.json"
     change.write_text(json.dumps({"slurm_config": settings}))
 
-    code, events = play(drill.paths, tmp_path, "rolling.yml", "--extra-vars", f"@{change}")
+    code, events = play(inventories(drill.paths), tmp_path, "rolling.yml", "--extra-vars", f"@{change}")
     assert (code, differing(events, "failed", "unreachable")) == (0, [])
     assert all(totals(events, "changed").values())
     assert drill.on_head("squeue", "-h", "-j", job, "-o", "%T").strip() == "RUNNING"
