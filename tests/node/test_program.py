@@ -35,9 +35,10 @@ def ended(tmp_path: Path, body: str) -> tuple[int, str]:
         "SUREFOOT_JOB_FOLDER": str(tmp_path), "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1",
         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0",
     }  # fmt: skip
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     done = subprocess.run(
         [sys.executable, "-c", f"{HEAD}{indent(body, '    ')}\nprogram.run('a.program', main)\n"],
-        env={**os.environ, **job}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False,
+        env={**buffered, **job}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False,
     )  # fmt: skip
     return done.returncode, done.stdout
 
@@ -61,6 +62,13 @@ def test_a_rank_says_why_and_ends_without_taking_anything_apart(
     assert told in output
     assert "held back by C" in output
     assert "held back by Python" in output
+    assert "torn down" not in output
+
+
+def test_a_rank_whose_word_cannot_be_written_ends_all_the_same(tmp_path: Path) -> None:
+    code, output = ended(tmp_path, "import sys; was = sys.stdout; sys.stdout = open('/dev/full', 'w'); print('lost')")
+    assert code == 0
+    assert "held back by C" in output
     assert "torn down" not in output
 
 

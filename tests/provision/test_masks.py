@@ -41,6 +41,10 @@ def test_known_values_are_masked_wherever_they_stand_also_what_their_base64_hold
     assert masked(text, known) == f"a {MASK} b {MASK} c {MASK} d /etc/key /root abc"
 
 
+def test_base64_that_looks_like_a_path_is_a_secret_all_the_same() -> None:
+    assert known_secrets({"SUREFOOT_MUNGE_KEY_BASE64": "/abcdefg+/=", "TOKEN_FILE": "/run/token"}) == ("/abcdefg+/=",)
+
+
 def test_values_of_keys_are_masked_in_data_and_templates_stay() -> None:
     template = "{{ lookup('ansible.builtin.env', 'X') }}"
     data = {

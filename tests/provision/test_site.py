@@ -45,6 +45,15 @@ def test_other_sites_inventories_and_test_scenarios_are_none(copied: Path) -> No
     assert site_digest(Ansible(site=str(copied), inventory=(str(copied / "hosts.yml"),))) == before
 
 
+def test_variables_beside_an_inventory_that_is_a_file_are_of_it(copied: Path, tmp_path: Path) -> None:
+    (tmp_path / "own/host_vars").mkdir(parents=True)
+    (tmp_path / "own/hosts.yml").write_text("all: {}\n")
+    one = Ansible(site=str(copied), inventory=(str(tmp_path / "own/hosts.yml"),))
+    before = site_digest(one)
+    (tmp_path / "own/host_vars/n1.yml").write_text("gres_gpus_per_node: 4\n")
+    assert site_digest(one) != before
+
+
 def test_another_limit_is_a_change_and_an_inventory_that_is_gone_is_named(copied: Path) -> None:
     one = asked(copied)
     assert site_digest(one) != site_digest(one.model_copy(update={"limit": "n1"}))

@@ -97,6 +97,14 @@ def test_what_the_inventory_has_otherwise_is_named(variable: str, value: Any, ch
     assert word in found[f"inventory.{check}"]
 
 
+def test_gpus_that_slurm_alone_has_are_compared_with_nothing_and_are_no_check() -> None:
+    def edit(said: dict[str, Any]) -> None:
+        for host in ("n1", "n2"):
+            change_said(said["hosts"], host, lambda values: values.pop("gres_gpus_per_node"), "Declared")
+
+    assert "inventory.gpus" not in judged(inventory_view(edit=edit))
+
+
 def test_partitions_are_compared_by_hostlist_group_and_everywhere() -> None:
     partitions = [{"name": "gpu", "nodes": "slurm_node"}, {"name": "low", "nodes": ["n[1-2]"]}]
 
@@ -154,6 +162,13 @@ def _failed_inventory(said: dict[str, Any]) -> None:
     said["inventory"].update(exit_code=1, stdout=[], stderr=["[ERROR]: Completely failed to parse inventory source"])
 
 
+def _partly_read(said: dict[str, Any]) -> None:
+    said["inventory"]["stderr"] = [
+        "[WARNING]: a collection is old",
+        "[WARNING]: Unable to parse /x as an inventory source",
+    ]
+
+
 def _other_inventory(said: dict[str, Any]) -> None:
     said["inventory"]["argv"][2] = "/another"
 
@@ -170,6 +185,7 @@ def _no_base64(said: dict[str, Any]) -> None:
         (_host_not_asked, "the hosts asked are not those of the inventory: n2"),
         (_other_nonce, "another attempt's"),
         (_failed_inventory, "Completely failed to parse inventory source"),
+        (_partly_read, "Unable to parse /x"),
         (_other_inventory, "the answer to another command"),
         (_no_base64, "no base64"),
     ],

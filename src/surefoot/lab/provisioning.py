@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -25,6 +26,7 @@ SITE = Path(__file__).resolve().parents[3] / "ansible"
 """The site lies in the project, beside ``src``."""
 _SHOWN = 5
 _LIMIT_S = 900.0
+_GRACE_S = 10.0
 
 
 def require() -> str:
@@ -111,13 +113,17 @@ def provision(tool: str, paths: LabPaths, *, say: Callable[[str], None]) -> None
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True, env=env, cwd=SITE
         )
+        limit = threading.Timer(_LIMIT_S, process.terminate)
+        limit.start()
         try:
             assert process.stdout is not None
             problems = _follow(process.stdout, log.write, say, started)
-            code = process.wait(timeout=_LIMIT_S)
+            code = process.wait()
         finally:
-            process.kill()
-            process.wait()
+            limit.cancel()
+            _end(process)
+    if time.monotonic() - started >= _LIMIT_S:
+        problems.append(f"not done after {_LIMIT_S:.0f} s: ended")
     if code != 0 or problems:
         said = problems[:_SHOWN] or paths.provisioning.read_text(errors="replace").splitlines()[-_SHOWN:]
         more = f" (and {len(problems) - _SHOWN} more)" if len(problems) > _SHOWN else ""
@@ -125,6 +131,16 @@ def provision(tool: str, paths: LabPaths, *, say: Callable[[str], None]) -> None
             f"provisioning the lab's hosts: exit {code}" + "".join(f"\n  {line}" for line in said) + more,
             next_action=f"all of it stands in {paths.provisioning}",
         )
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Ansible ends its workers when it is asked to; killed, it leaves them."""
+    process.terminate()
+    try:
+        process.wait(timeout=_GRACE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _follow(lines: Iterable[str], keep: Callable[[str], Any], say: Callable[[str], None], started: float) -> list[str]:

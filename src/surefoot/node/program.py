@@ -45,7 +45,9 @@ def run(program: str, main: Callable[[Rank], None]) -> NoReturn:
 
 def end(code: int) -> NoReturn:
     """End this process now. What Python and C libraries (NCCL's log) hold back is written first."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    ctypes.CDLL(None).fflush(None)
-    os._exit(code)
+    try:
+        ctypes.CDLL(None).fflush(None)
+        sys.stderr.flush()
+        sys.stdout.flush()
+    finally:  # a full disk, a reader that is gone: what is lost is lost, and nothing is torn down
+        os._exit(code)

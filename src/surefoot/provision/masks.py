@@ -22,7 +22,8 @@ def known_secrets(environment: Mapping[str, str]) -> tuple[str, ...]:
     """Values of this environment's variables that are named as secrets, longest first; of base64 also what it holds."""
     found: set[str] = set()
     for name, value in environment.items():
-        if not _VARIABLE.search(name) or len(value) < _SHORTEST or value.startswith(("/", "~")):
+        a_path = value.startswith(("/", "~")) and not name.upper().endswith("BASE64")
+        if not _VARIABLE.search(name) or len(value) < _SHORTEST or a_path:
             continue
         found.add(value)
         try:

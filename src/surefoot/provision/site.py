@@ -34,6 +34,7 @@ def site_digest(asked: Ansible) -> str:
                 files |= {f"inventory/{number}/{name}": digest for name, digest in found.items()}
             else:
                 files[f"inventory/{number}"] = sha256_file(place)
+                files |= _beside(place.parent, f"inventory/{number}")
     except OSError as error:
         raise RequestError(
             f"the Ansible site cannot be read: {error.filename or site}: {error.strerror or error}",
@@ -41,3 +42,13 @@ def site_digest(asked: Ansible) -> str:
         ) from error
     words = {"playbook": asked.playbook, "limit": asked.limit, "node_group": asked.node_group}
     return digest_of({"files": tree_digest(files), **words})
+
+
+def _beside(folder: Path, name: str) -> dict[str, str]:
+    """Variables that Ansible reads beside an inventory that is a file."""
+    return {
+        f"{name}/{variables}/{path}": digest
+        for variables in ("group_vars", "host_vars")
+        if (folder / variables).is_dir()
+        for path, digest in tree_files(folder / variables, skip=NO_CONTENT).items()
+    }

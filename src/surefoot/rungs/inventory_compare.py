@@ -196,14 +196,15 @@ def _gpus(
     part = group is not None and group.gpus_on_bus is not None
     # 0 in a cluster file: its jobs leave GPUs alone, whatever there is.
     values = {"the inventory": _number(ours), "the cluster file": None if part else (wanted or None), "Slurm": theirs}
-    yield Row(
-        host,
-        "gpus",
-        _NONE if ours is None else str(ours),
-        _NONE if wanted is None else str(wanted),
-        _NONE if theirs is None else str(theirs),
-        _unequal(values),
-    )
+    if _comparable(values):
+        yield Row(
+            host,
+            "gpus",
+            _NONE if ours is None else str(ours),
+            _NONE if wanted is None else str(wanted),
+            _NONE if theirs is None else str(theirs),
+            _unequal(values),
+        )
     kind = three.value(host, "gres_gpu_type")
     if kind is not None and node and node.gpus:
         types = _TYPE.findall(re.sub(r"\([^)]*\)", "", slurm.get("Gres", "")))
@@ -220,6 +221,11 @@ def _number(value: Any) -> float | None:
         return float(value)
     except (TypeError, ValueError):
         return float("inf")
+
+
+def _comparable(values: Mapping[str, object]) -> bool:
+    """Two of them at least say something: what one alone says contradicts nobody, and agrees with nobody."""
+    return sum(value is not None for value in values.values()) > 1
 
 
 def _unequal(values: Mapping[str, float | None]) -> str:
@@ -243,7 +249,7 @@ class _Figure:
 
 def _figure(three: Three, host: str, figure: _Figure, slurm: Mapping[str, str]) -> Iterator[Row]:
     ours, theirs = three.value(host, figure.variable), slurm.get(figure.key)
-    if theirs is None:
+    if theirs is None or (ours is None and figure.least is None):
         return
     found = _number(theirs)
     problem = _unequal({"the inventory": _number(ours), "Slurm": found})
@@ -257,6 +263,8 @@ def _partitions(three: Three, host: str, slurm: Mapping[str, str]) -> Iterator[R
     found = {name for name in slurm.get("Partitions", "").split(",") if name and name != "(null)"}
     ours = _declared_partitions(three, host)
     asked = getattr(three.cluster.scheduler, "partition", "")
+    if ours is None and not asked:
+        return
     problems = []
     if ours is not None and ours != found:
         more, less = sorted(found - ours), sorted(ours - found)
