@@ -295,6 +295,25 @@ def test_down_takes_away_all_that_an_interrupted_up_left(
     assert traces(name) == []
 
 
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM], ids=["KILL", "INT", "TERM"])
+def test_ansible_ends_with_the_up_that_started_it(base: Held, number: signal.Signals) -> None:
+    name = base.lab("a")
+    process = subprocess.Popen(
+        [*COMMAND, "up", "--name", name, "--nodes", "1"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    assert any("role storage" in line for line in process.stderr), "it provisions"
+    process.send_signal(number)
+    process.stderr.close()
+    process.wait(60)
+    gone = time.monotonic() + 10
+    while left := [row for row in traces(name) if "ansible-playbook" in row or ".py" in row]:
+        assert time.monotonic() < gone, left
+        time.sleep(0.1)
+    lab("down", "--purge", name=name)
+    assert traces(name) == []
+
+
 def test_a_run_on_the_shared_root_outlives_the_lab(base: Held) -> None:
     name = base.lab("k")
     lab("up", "--tier", "namespaces", "--nodes", "1", name=name)

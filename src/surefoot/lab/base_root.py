@@ -12,7 +12,7 @@ from pathlib import Path
 
 from surefoot.errors import MachineryError
 from surefoot.files import sha256_file, write_atomic
-from surefoot.lab.commands import remove_tree, run
+from surefoot.lab.commands import ALONE, remove_tree, run
 from surefoot.lab.places import LabHome
 from surefoot.lab.spec import CLIMBER, CLIMBER_UID, DEFAULT_SUITE
 from surefoot.lab.state import load, locked
@@ -85,15 +85,10 @@ def base_key(mirror: str, suite: str = DEFAULT_SUITE, *, bare: bool = False) -> 
 def build_command(
     target: Path, mirror: str, apt_options: dict[str, str], suite: str = DEFAULT_SUITE, *, bare: bool = False
 ) -> list[str]:
-    """The command that fills `target`. Pure.
-
-    It has mount and process namespaces of its own, and dies with the process that started it: nothing
-    stays mounted and nothing goes on in the background, however this ends.
-    """
+    """The command that fills `target`. Pure."""
     source = mirror or _RELEASE_ALONE.get(suite, "")
     options = {"APT::Install-Recommends": "false", "Acquire::Languages": "none", **apt_options}
-    command = ["setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    command += ["--mount", "--propagation", "private", "--", "mmdebstrap", "--quiet", "--variant=apt"]
+    command = [*ALONE, "mmdebstrap", "--quiet", "--variant=apt"]
     command.append(f"--include={','.join(packages(suite, bare=bare))}")
     command += [f'--aptopt={name} "{value}"' for name, value in options.items()]
     command += [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("man", "locale", "doc")]

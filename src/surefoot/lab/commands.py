@@ -8,6 +8,12 @@ from collections.abc import Sequence
 
 from surefoot.errors import MachineryError
 
+ALONE = (
+    *("setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--fork", "--kill-child", "--mount-proc"),
+    *("--mount", "--propagation", "private", "--"),
+)
+"""Before a command: it has mount and process namespaces of its own, and dies with the process that started it, with
+all that it started. Nothing stays mounted and nothing goes on in the background, however that ends."""
 _SHOWN = 600
 """Characters of a failed command's output that its error quotes: the end of it."""
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from surefoot.errors import EvidenceError, MachineryError, RequestError
+from surefoot.lab.commands import ALONE
 from surefoot.lab.configuration import GPU_TYPE
 from surefoot.lab.host_files import Secrets
 from surefoot.lab.places import LabPaths
@@ -26,7 +27,6 @@ SITE = Path(__file__).resolve().parents[3] / "ansible"
 """The site lies in the project, beside ``src``."""
 _SHOWN = 5
 _LIMIT_S = 900.0
-_GRACE_S = 10.0
 
 
 def require() -> str:
@@ -106,14 +106,14 @@ def secret_files(secrets: Secrets) -> dict[str, str]:
 
 def provision(tool: str, paths: LabPaths, *, say: Callable[[str], None]) -> None:
     """Run ``site.yml`` on the lab's hosts. Raises MachineryError naming host, role, task and what was said."""
-    command = [tool, *named(inventories(paths)), str(SITE / "site.yml")]
+    command = [*ALONE, tool, *named(inventories(paths)), str(SITE / "site.yml")]
     started = time.monotonic()
     with paths.provisioning.open("w") as log, control_sockets() as sockets:
         env = environment(str(SITE), os.environ, sockets=str(sockets)) | {"ANSIBLE_HOME": str(paths.ansible)}
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True, env=env, cwd=SITE
         )
-        limit = threading.Timer(_LIMIT_S, process.terminate)
+        limit = threading.Timer(_LIMIT_S, process.kill)
         limit.start()
         try:
             assert process.stdout is not None
@@ -121,7 +121,8 @@ def provision(tool: str, paths: LabPaths, *, say: Callable[[str], None]) -> None
             code = process.wait()
         finally:
             limit.cancel()
-            _end(process)
+            process.kill()
+            process.wait()
     if time.monotonic() - started >= _LIMIT_S:
         problems.append(f"not done after {_LIMIT_S:.0f} s: ended")
     if code != 0 or problems:
@@ -131,16 +132,6 @@ def provision(tool: str, paths: LabPaths, *, say: Callable[[str], None]) -> None
             f"provisioning the lab's hosts: exit {code}" + "".join(f"\n  {line}" for line in said) + more,
             next_action=f"all of it stands in {paths.provisioning}",
         )
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    """Ansible ends its workers when it is asked to; killed, it leaves them."""
-    process.terminate()
-    try:
-        process.wait(timeout=_GRACE_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 def _follow(lines: Iterable[str], keep: Callable[[str], Any], say: Callable[[str], None], started: float) -> list[str]:

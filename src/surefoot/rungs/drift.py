@@ -190,7 +190,10 @@ def _one_line(text: str) -> str:
 def _blind(facts: Facts, view: View) -> Check:
     """Nothing was passed over: a task that a check run skips as such proves nothing about its host."""
     spots = blind_spots(facts.run)
-    identifier, claim = "drift.seen", "the check run passed over no task that it cannot look at, and let no failure pass"
+    identifier, claim = (
+        "drift.seen",
+        "the check run passed over no task that it cannot look at, and let no failure pass",
+    )
     evidence: tuple[Evidence, ...] = tuple(
         event_line(view, CHECK, facts.document.check, told) for told in spots[:_MOST]
     )
