@@ -302,15 +302,19 @@ def test_ansible_ends_with_the_up_that_started_it(base: Held, number: signal.Sig
         [*COMMAND, "up", "--name", name, "--nodes", "1"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
     assert process.stderr is not None
-    assert any("role storage" in line for line in process.stderr), "it provisions"
-    process.send_signal(number)
-    process.stderr.close()
-    process.wait(60)
-    gone = time.monotonic() + 10
-    while left := [row for row in traces(name) if "ansible-playbook" in row or ".py" in row]:
-        assert time.monotonic() < gone, left
-        time.sleep(0.1)
-    lab("down", "--purge", name=name)
+    try:
+        assert any("role storage" in line for line in process.stderr), "it provisions"
+        process.send_signal(number)
+        process.stderr.close()
+        process.wait(60)
+        gone = time.monotonic() + 10
+        while left := [row for row in traces(name) if "ansible-playbook" in row]:
+            assert time.monotonic() < gone, left
+            time.sleep(0.1)
+    finally:
+        process.kill()
+        process.wait()
+        lab("down", "--purge", name=name)
     assert traces(name) == []
 
 
