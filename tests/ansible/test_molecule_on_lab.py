@@ -17,6 +17,7 @@ import pytest
 from held import Held
 from lab_drill import lab_here
 from surefoot.lab.places import LabPaths
+from surefoot.provision.running import control_sockets
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
@@ -33,13 +34,15 @@ def lab(held: Held) -> Iterator[LabPaths]:
 @pytest.mark.parametrize("name", sorted(SCENARIOS))
 def test_the_scenario_holds(lab: LabPaths, tmp_path: Path, name: str) -> None:
     folder = Path(sys.executable).parent
-    done = subprocess.run(
-        [folder / "molecule", "test", "--scenario-name", name],
-        cwd=SCENARIOS[name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=250, check=False,
-        env={
-            **os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "HOME": str(tmp_path), "LC_ALL": "C.UTF-8",
-            "SUREFOOT_LAB_INVENTORY": str(lab.inventory), "ANSIBLE_NOCOLOR": "1",
-        },
-    )  # fmt: skip
+    with control_sockets() as sockets:
+        done = subprocess.run(
+            [folder / "molecule", "test", "--scenario-name", name],
+            cwd=SCENARIOS[name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=250, check=False,
+            env={
+                **os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "HOME": str(tmp_path),
+                "LC_ALL": "C.UTF-8", "SUREFOOT_LAB_INVENTORY": str(lab.inventory), "ANSIBLE_NOCOLOR": "1",
+                "ANSIBLE_SSH_CONTROL_PATH_DIR": str(sockets),
+            },
+        )  # fmt: skip
     assert done.returncode == 0, done.stdout[-4000:]
     assert re.search(r"changed=[1-9]", done.stdout), "nothing was damaged"
