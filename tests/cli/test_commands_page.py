@@ -19,18 +19,20 @@ def command(name: str) -> click.Command:
     return found
 
 
-def options(name: str) -> set[str]:
+def parameters(name: str) -> list[click.Option]:
     """Options of a command, and of the commands below it where it is a group."""
     found = command(name)
     parts = [found, *found.commands.values()] if isinstance(found, click.Group) else [found]
-    return {word for part in parts for p in part.params if isinstance(p, click.Option) for word in p.opts} - {"--help"}
+    return [p for part in parts for p in part.params if isinstance(p, click.Option)]
+
+
+def options(name: str) -> set[str]:
+    return {word for p in parameters(name) for word in p.opts} - {"--help"}
 
 
 def opposites(name: str) -> set[str]:
     """``--no-python`` of ``--python/--no-python``."""
-    found = command(name)
-    parts = [found, *found.commands.values()] if isinstance(found, click.Group) else [found]
-    return {word for part in parts for p in part.params if isinstance(p, click.Option) for word in p.secondary_opts}
+    return {word for p in parameters(name) for word in p.secondary_opts}
 
 
 def section(name: str) -> str:

@@ -118,10 +118,10 @@ def shown(value: Any) -> str:
         return "a mapping"
     if isinstance(value, (list, tuple)):
         return "a list" if value else "an empty list"
-    if isinstance(value, str) and not value.isprintable():
-        text = repr(value)  # one thing that is wrong is one line
-    else:
-        text = f"'{value}'" if isinstance(value, str) else json.dumps(value)
+    if not isinstance(value, str):
+        text = json.dumps(value)
+    else:  # one thing that is wrong is one line
+        text = f"'{value}'" if value.isprintable() else repr(value)
     return text if len(text) <= 80 else f"{text[:77]}…'"
 
 

@@ -2,7 +2,7 @@
 
 ``~ProcessGroupGloo`` joins its threads, and Python calls it with the GIL held; one of them may be about to
 free a tensor, and waits for the GIL: the rank hangs with its last word said (pytorch/pytorch#56297,
-seen in 14 of 45 pairs of ranks that ended with an error on a busy machine). At the interpreter's own
+seen in 14 of about 45 pairs of ranks that ended with an error on a busy machine). At the interpreter's own
 end the same thread aborts the process instead (pytorch/pytorch#179291). So `surefoot.node.group.join` holds
 the group, and `run` ends the process before anything lets go of it.
 """
