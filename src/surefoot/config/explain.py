@@ -110,6 +110,11 @@ def nearest(found: Any, options: Iterable[str]) -> str:
     return f"; did you mean {names[close[0]]}?" if close else ""
 
 
+def _quoted(text: str) -> str:
+    """One thing that is wrong is one line, whatever it holds."""
+    return f"'{text}'" if text.isprintable() else repr(text)
+
+
 def shown(value: Any) -> str:
     """A value as a message names it."""
     if value is None:
@@ -118,10 +123,7 @@ def shown(value: Any) -> str:
         return "a mapping"
     if isinstance(value, (list, tuple)):
         return "a list" if value else "an empty list"
-    if not isinstance(value, str):
-        text = json.dumps(value)
-    else:  # one thing that is wrong is one line
-        text = f"'{value}'" if value.isprintable() else repr(value)
+    text = _quoted(value) if isinstance(value, str) else json.dumps(value)
     return text if len(text) <= 80 else f"{text[:77]}…'"
 
 
