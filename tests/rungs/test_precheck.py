@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from rungs_harness import collected, edited, failed, judged, planned, status_of
-from surefoot.benchmarks.node_facts import Addresses
+from surefoot.hardware.facts import Addresses
 from surefoot.model.check import Evidence
 from surefoot.model.cluster import Cluster
 from surefoot.model.run import JobsStep

@@ -12,31 +12,12 @@ import resource
 import shutil
 import socket
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from surefoot.node.facts import Fact, fact
 from surefoot.node.pci import gpus_on_bus
 from surefoot.node.rank import Rank, say
-
-Fact = dict[str, Any]
-
-
-def fact(find: Callable[[], Any]) -> Fact:
-    """The value that `find` gives, or the reason why there is none."""
-    try:
-        value = find()
-    except (
-        OSError,
-        LookupError,
-        ValueError,
-        ImportError,
-        RuntimeError,
-        AttributeError,
-        subprocess.SubprocessError,
-    ) as e:
-        return {"value": None, "unknown": f"{type(e).__name__}: {e}"[:300]}
-    return {"value": value}
 
 
 def cpu_model() -> str:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from surefoot.benchmarks.node_facts import NodeFacts, TextFact
 from surefoot.errors import EvidenceError
 from surefoot.evidence import EvidenceSet
+from surefoot.hardware.facts import NodeFacts, TextFact
 from surefoot.model.check import Check
 from surefoot.model.cluster import Cluster, NodeGroup
 from surefoot.model.ladder import Precheck as PrecheckSpec

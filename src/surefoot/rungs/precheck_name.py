@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from surefoot.benchmarks.node_facts import Addresses
+from surefoot.hardware.facts import Addresses
 from surefoot.model.check import Check, Evidence
 from surefoot.rungs.judging import decide, unproved
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Annotated, Generic, Self, TypeVar
 
 from pydantic import Field, IPvAnyAddress, model_validator
 
 from surefoot.model.base import Record
 
+T = TypeVar("T")
 
-class TextFact(Record):
-    """A text, None where there is no such thing (no driver loaded), or unknown with a reason."""
+Text = Annotated[str, Field(min_length=1)]
+Positive = Annotated[int, Field(gt=0)]
+Natural = Annotated[int, Field(ge=0)]
 
-    value: str | None = Field(min_length=1)
+
+class Fact(Record, Generic[T]):
+    """A value; None where there is no such thing (no driver loaded, no limit); or unknown with a reason."""
+
+    value: T | None
     unknown: str | None = None
 
     @model_validator(mode="after")
@@ -24,82 +30,45 @@ class TextFact(Record):
     @property
     def shown(self) -> str:
         """For people and fingerprints; an unknown fact says so."""
-        return f"unknown: {self.unknown}" if self.unknown is not None else self.value or "none"
+        if self.unknown is not None:
+            return f"unknown: {self.unknown}"
+        return "none" if self.value is None else str(self.value)
 
 
-class CountFact(Record):
-    """A count or a size in bytes, None where there is none (no limit), or unknown with a reason."""
-
-    value: int | None = Field(gt=0)
-    unknown: str | None = None
+class Known(Fact[T], Generic[T]):
+    """A fact that has a value, or a reason why it has none."""
 
     @model_validator(mode="after")
-    def _unknown_has_no_value(self) -> Self:
-        if self.unknown is not None and (self.value is not None or not self.unknown):
-            raise ValueError("an unknown fact has a reason and no value")
+    def _value_or_reason(self) -> Self:
+        if self.value is None and not self.unknown:
+            raise ValueError("a fact has a value, or a reason why it has none")
         return self
 
 
-class LimitFact(CountFact):
-    """A count that may be 0 as well."""
-
-    value: int | None = Field(ge=0)
+TextFact = Fact[Text]
 
 
 class SmiGpu(Record):
     """A GPU as nvidia-smi lists it."""
 
-    index: int = Field(ge=0)
-    name: str = Field(min_length=1)
-    uuid: str = Field(min_length=1)
+    index: Natural
+    name: Text
+    uuid: Text
     pci_bus_id: str
-    memory_mib: int | None = Field(gt=0)
+    memory_mib: Positive | None
     """None on GPUs that share the host's memory."""
 
 
 class TorchGpu(Record):
     """A GPU as PyTorch sees it."""
 
-    name: str = Field(min_length=1)
-    uuid: str = Field(min_length=1)
-    memory_bytes: int = Field(gt=0)
+    name: Text
+    uuid: Text
+    memory_bytes: Positive
 
 
-class _Known(Record):
-    """A fact that has a value, or a reason why it has none."""
-
-    value: object
-    unknown: str | None = None
-
-    @model_validator(mode="after")
-    def _value_or_reason(self) -> Self:
-        if (self.value is None) != bool(self.unknown):
-            raise ValueError("a fact has a value, or a reason why it has none")
-        return self
-
-
-class SmiGpus(_Known):
-    """GPUs that nvidia-smi lists; unknown where it is not there or fails."""
-
-    value: tuple[SmiGpu, ...] | None
-
-
-class TorchGpus(_Known):
-    """GPUs that PyTorch can use."""
-
-    value: tuple[TorchGpu, ...] | None
-
-
-class GpuCount(_Known):
-    """NVIDIA GPUs on the PCI bus, whether or not a driver works."""
-
-    value: int | None = Field(ge=0)
-
-
-class Addresses(_Known):
+class Addresses(Known[Annotated[tuple[IPvAnyAddress, ...], Field(min_length=1)]]):
     """IP addresses that a name leads to."""
-
-    value: tuple[IPvAnyAddress, ...] | None = Field(min_length=1)
 
     @property
     def loopback(self) -> list[str]:
@@ -111,29 +80,32 @@ class NodeFacts(Record):
     """One node. Sizes in bytes."""
 
     cpu: TextFact
-    cpus: CountFact
+    cpus: Fact[Positive]
     """CPUs that a job may use (affinity), not those that are there."""
-    cpus_online: CountFact
-    memory_total: CountFact
-    memory_available: CountFact
-    memory_limit: CountFact
+    cpus_online: Fact[Positive]
+    memory_total: Fact[Positive]
+    memory_available: Fact[Positive]
+    memory_limit: Fact[Positive]
     """Least cgroup limit above the job; None: no limit."""
-    disk_free: LimitFact
+    disk_free: Fact[Natural]
     kernel: TextFact
     machine: TextFact
     os: TextFact
     python: TextFact
     driver: TextFact
-    pci_gpus: GpuCount
-    gpus: SmiGpus
+    pci_gpus: Known[Natural]
+    """NVIDIA GPUs on the PCI bus, whether or not a driver works."""
+    gpus: Known[tuple[SmiGpu, ...]]
+    """GPUs that nvidia-smi lists; unknown where it is not there or fails."""
     own_name: Addresses
     """What the node's own host name leads to there."""
-    memlock: LimitFact
-    nofile: LimitFact
+    memlock: Fact[Natural]
+    nofile: Fact[Natural]
     torch: TextFact
     cuda: TextFact
     nccl: TextFact
-    torch_gpus: TorchGpus
+    torch_gpus: Known[tuple[TorchGpu, ...]]
+    """GPUs that PyTorch can use."""
 
     @property
     def memory(self) -> int | None:
