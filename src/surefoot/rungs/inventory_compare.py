@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from surefoot.hostlist import expand
 from surefoot.model.cluster import Cluster, NodeGroup
 from surefoot.provision.listing import Listed
 from surefoot.rungs.ansible_view import HostSaid, short
 from surefoot.rungs.slurm_view import Config, Node, declared_nodes
-from surefoot.scheduler.slurm.hostlist import expand
 from surefoot.scheduler.slurm.parse import pairs
 
 VARIABLES = (

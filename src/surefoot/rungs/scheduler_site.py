@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from surefoot.hostlist import expand
 from surefoot.model.check import Check, Evidence
 from surefoot.rungs.base import View
 from surefoot.rungs.judging import Said, decide, shorten, unproved
 from surefoot.rungs.scheduler_slurm import DECODED, HEAD, ConfigurationFile, NodeSaid, SlurmFacts
 from surefoot.rungs.slurm_nodes import fit_check, gpu_check
 from surefoot.rungs.slurm_view import Answer, controllers_clock, line_of
-from surefoot.scheduler.slurm.hostlist import expand
 
 CLOCK_S = 5.0
 """How far a node's clock may be from the controller's; munge's own limit is 300 s."""

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from surefoot.errors import EvidenceError
 from surefoot.evidence import EvidenceSet, RankReport, parse_json, parse_record
+from surefoot.hostlist import compress
 from surefoot.model.base import Record
 from surefoot.model.job import ExpectedExit, Job, JobDone, JobSpec, JobState
 from surefoot.model.ladder import SchedulerSmoke
@@ -30,7 +31,6 @@ from surefoot.rungs.slurm_view import (
     named_hosts,
     nodes_of_answer,
 )
-from surefoot.scheduler.slurm.hostlist import compress
 from surefoot.scheduler.slurm.script import array_elements
 
 HEAD = "raw/head.stdout"

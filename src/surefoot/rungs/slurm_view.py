@@ -16,11 +16,11 @@ from functools import partial
 from pydantic import Field
 
 from surefoot.errors import EvidenceError
+from surefoot.hostlist import expand
 from surefoot.model.base import Record
 from surefoot.model.check import Evidence
 from surefoot.model.cluster import Cluster, NodeGroup
 from surefoot.rungs.base import View
-from surefoot.scheduler.slurm.hostlist import expand
 from surefoot.scheduler.slurm.parse import SIGNS, gpus, pairs
 
 

@@ -14,7 +14,7 @@ from surefoot.connection.base import CommandResult
 from surefoot.model.job import EndCause, JobState
 from surefoot.scheduler.slurm import commands, parse
 from surefoot.scheduler.slurm.controller import is_busy
-from surefoot.scheduler.slurm.hostlist import expand
+from surefoot.hostlist import expand
 from surefoot.scheduler.slurm.launch import kill_wait_s
 from surefoot.scheduler.slurm.pending import word_of
 from surefoot.scheduler.slurm.states import ACTIVE, FINAL, QueueRow, Witnesses, reconcile

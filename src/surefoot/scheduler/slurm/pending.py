@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from math import inf, isinf
 from typing import Literal
 
+from surefoot.hostlist import compress, expand
 from surefoot.model.job import JobSpec, JobStatus
 from surefoot.model.ladder import Pending
 from surefoot.scheduler.base import Waiting
-from surefoot.scheduler.slurm.hostlist import compress, expand
 from surefoot.scheduler.slurm.parse import Holder, NodeRow, Partition
 from surefoot.scheduler.slurm.script import minutes
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from surefoot.hostlist import compress, expand
 from surefoot.model.job import EndCause, JobSpec, JobStatus
-from surefoot.scheduler.slurm.hostlist import compress, expand
 
 MOST_TRIES = 3
 """Submissions of one job, the first among them."""

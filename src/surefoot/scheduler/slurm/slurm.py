@@ -15,12 +15,12 @@ from typing import Any
 from surefoot.connection.base import Connection
 from surefoot.errors import ConnectionFailedError, EvidenceError, SchedulerError
 from surefoot.evidence import parse_json, parse_record
+from surefoot.hostlist import compress, expand
 from surefoot.model.job import EndCause, Job, JobDone, JobSpec, JobState, JobStatus
 from surefoot.model.listed import TaggedJob
 from surefoot.scheduler.base import Retried, Waiting
 from surefoot.scheduler.slurm import commands, parse
 from surefoot.scheduler.slurm.controller import Controller, is_busy, words
-from surefoot.scheduler.slurm.hostlist import compress, expand
 from surefoot.scheduler.slurm.parse import Holder, NodeRow, Partition
 from surefoot.scheduler.slurm.pending import explain, never_runs, waits_for, word_of
 from surefoot.scheduler.slurm.retry import not_launched, retry

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from surefoot.errors import RequestError
+from surefoot.hostlist import expand
 from surefoot.model.job import EndCause, JobDone, JobState, JobStatus
-from surefoot.scheduler.slurm.hostlist import expand
 
 ACTIVE: dict[str, JobState] = {
     "PENDING": JobState.PENDING,
