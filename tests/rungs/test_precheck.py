@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from node_views import gpu
 from rungs_harness import collected, edited, failed, judged, planned, status_of
 from surefoot.hardware.facts import Addresses
 from surefoot.model.check import Evidence
@@ -129,12 +130,8 @@ H200 = [{"name": "NVIDIA H200", "uuid": str(i), "memory_bytes": 1} for i in rang
 
 def with_gpus(view: View, pci: int = 8, smi: int = 8, torch: int = 8) -> View:
     """The evidence of a node with GPUs: so many on the bus, with the driver, with PyTorch."""
-    listed = [
-        {"index": i, "name": "NVIDIA H200", "uuid": f"GPU-{i}", "pci_bus_id": str(i), "memory_mib": 143771}
-        for i in range(smi)
-    ]
     view = fact(fact(view, "driver", "580.95.05"), "pci_gpus", pci)
-    return fact(fact(view, "gpus", listed), "torch_gpus", H200[:torch])
+    return fact(fact(view, "gpus", [gpu(i) for i in range(smi)]), "torch_gpus", H200[:torch])
 
 
 @pytest.mark.parametrize(

@@ -2,61 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Generic, Self, TypeVar
+from typing import Annotated, Any
 
 from pydantic import Field, IPvAnyAddress, model_validator
 
+from surefoot.hardware.fact import Fact, Known, Natural, Positive, Text, TextFact
+from surefoot.hardware.gpu_facts import Gpu
+from surefoot.hardware.older_facts import lifted
 from surefoot.model.base import Record
-
-T = TypeVar("T")
-
-Text = Annotated[str, Field(min_length=1)]
-Positive = Annotated[int, Field(gt=0)]
-Natural = Annotated[int, Field(ge=0)]
-
-
-class Fact(Record, Generic[T]):
-    """A value; None where there is no such thing (no driver loaded, no limit); or unknown with a reason."""
-
-    value: T | None
-    unknown: str | None = None
-
-    @model_validator(mode="after")
-    def _unknown_has_no_value(self) -> Self:
-        if self.unknown is not None and (self.value is not None or not self.unknown):
-            raise ValueError("an unknown fact has a reason and no value")
-        return self
-
-    @property
-    def shown(self) -> str:
-        """For people and fingerprints; an unknown fact says so."""
-        if self.unknown is not None:
-            return f"unknown: {self.unknown}"
-        return "none" if self.value is None else str(self.value)
-
-
-class Known(Fact[T], Generic[T]):
-    """A fact that has a value, or a reason why it has none."""
-
-    @model_validator(mode="after")
-    def _value_or_reason(self) -> Self:
-        if self.value is None and not self.unknown:
-            raise ValueError("a fact has a value, or a reason why it has none")
-        return self
-
-
-TextFact = Fact[Text]
-
-
-class SmiGpu(Record):
-    """A GPU as nvidia-smi lists it."""
-
-    index: Natural
-    name: Text
-    uuid: Text
-    pci_bus_id: str
-    memory_mib: Positive | None
-    """None on GPUs that share the host's memory."""
 
 
 class TorchGpu(Record):
@@ -76,13 +29,62 @@ class Addresses(Known[Annotated[tuple[IPvAnyAddress, ...], Field(min_length=1)]]
         return [str(address) for address in self.value or () if address.is_loopback]
 
 
+class DriverVersions(Record):
+    """What NVML says of the driver."""
+
+    driver: Text
+    cuda: Text
+    """Newest CUDA that it supports."""
+
+
+class LoadedNccl(Record):
+    """The libnccl that a process of the training loads."""
+
+    file: Text
+    version: Text
+
+
+class Mount(Record):
+    """One mounted file system."""
+
+    place: Text
+    kind: Text
+    source: str
+    options: tuple[str, ...]
+
+
+class RootMount(Mount):
+    """The one that the shared root lies on, with its room."""
+
+    free_bytes: Natural
+    total_bytes: Positive
+    free_inodes: Natural
+
+
+class Clock(Record):
+    """What a node's kernel believes of its own clock. Seconds."""
+
+    synchronised: bool
+    offset_s: float
+    estimated_error_s: float
+    greatest_error_s: float
+
+
 class NodeFacts(Record):
     """One node. Sizes in bytes."""
 
+    hostname: TextFact
+    slurm: Fact[dict[str, str]]
+    """What Slurm calls it; None: not started by Slurm."""
     cpu: TextFact
     cpus: Fact[Positive]
     """CPUs that a job may use (affinity), not those that are there."""
     cpus_online: Fact[Positive]
+    sockets: Fact[Positive]
+    cores: Fact[Positive]
+    numa_nodes: Fact[dict[str, str]]
+    """NUMA node → its CPUs."""
+    microcode: TextFact
     memory_total: Fact[Positive]
     memory_available: Fact[Positive]
     memory_limit: Fact[Positive]
@@ -91,21 +93,43 @@ class NodeFacts(Record):
     kernel: TextFact
     machine: TextFact
     os: TextFact
-    python: TextFact
-    driver: TextFact
-    pci_gpus: Known[Natural]
-    """NVIDIA GPUs on the PCI bus, whether or not a driver works."""
-    gpus: Known[tuple[SmiGpu, ...]]
-    """GPUs that nvidia-smi lists; unknown where it is not there or fails."""
+    boot_id: TextFact
     own_name: Addresses
     """What the node's own host name leads to there."""
     memlock: Fact[Natural]
     nofile: Fact[Natural]
+    processes: Fact[Natural]
+    stack: Fact[Natural]
+    cpu_quota: Fact[float]
+    cgroup_cpus: TextFact
+    shared_memory: Fact[Natural]
+    variables: Known[dict[str, str]]
+    """Those of the environment that change what NCCL and its like do."""
+    root_mount: Known[RootMount]
+    mounts: Known[tuple[Mount, ...]]
+    clock: Known[Clock]
+    python: TextFact
+    interpreter: TextFact
+    driver: TextFact
+    """The kernel's; None: none is loaded."""
+    driver_versions: Known[DriverVersions]
+    pci_gpus: Known[Natural]
+    """NVIDIA GPUs on the PCI bus, whether or not a driver works."""
+    gpus: Known[tuple[Gpu, ...]]
+    """GPUs that the driver lists; unknown where NVML is not there or fails."""
+    xids: Known[dict[str, tuple[int, ...]]]
+    """PCI address → Xid errors since boot; unknown where the kernel's log may not be read."""
     torch: TextFact
     cuda: TextFact
     nccl: TextFact
+    nccl_library: Fact[LoadedNccl]
     torch_gpus: Known[tuple[TorchGpu, ...]]
     """GPUs that PyTorch can use."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_the_first_probe(cls, data: Any) -> Any:
+        return lifted(data, frozenset(cls.model_fields), frozenset(Gpu.model_fields))
 
     @property
     def memory(self) -> int | None:
@@ -115,6 +139,6 @@ class NodeFacts(Record):
 
     @property
     def gpu_names(self) -> tuple[str, ...]:
-        """Names of the usable GPUs; nvidia-smi's where it answered, else PyTorch's."""
-        gpus = self.gpus.value or self.torch_gpus.value or ()
-        return tuple(gpu.name for gpu in gpus)
+        """Names of the usable GPUs; the driver's where it answered, else PyTorch's."""
+        driver = [gpu.name.value for gpu in self.gpus.value or () if gpu.name.value]
+        return tuple(driver or (gpu.name for gpu in self.torch_gpus.value or ()))

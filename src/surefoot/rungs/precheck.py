@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 
 from surefoot.errors import EvidenceError
 from surefoot.evidence import EvidenceSet
-from surefoot.hardware.facts import NodeFacts, TextFact
+from surefoot.hardware.fact import TextFact
+from surefoot.hardware.facts import NodeFacts
 from surefoot.model.check import Check
 from surefoot.model.cluster import Cluster, NodeGroup
 from surefoot.model.ladder import Precheck as PrecheckSpec
@@ -18,6 +19,7 @@ from surefoot.model.run import JobsStep, Judgement
 from surefoot.model.status import Status
 from surefoot.rungs.base import Asked, Layout, PlanContext, Rung, View, nodes_of
 from surefoot.rungs.judging import RankData, Said, decide, said, unproved
+from surefoot.rungs.precheck_gpus import Where, gpu_health
 from surefoot.rungs.precheck_name import own_name
 from surefoot.rungs.threads import cpus_per_rank
 from surefoot.units import GIB, format_size
@@ -209,6 +211,8 @@ def _node_checks(node: Node, cluster: Cluster, view: View) -> list[Check]:
     checks.append(_gpus_agree(node, group.gpus_per_node, view))
     if group.gpus_per_node > 0:
         checks += _gpu_checks(node, group.gpus_per_node, view)
+        where = Where(node.said.rank, node.said.report.host, lambda text: view.evidence.ref(node.said.file, text=text))
+        checks += gpu_health(where, facts)
     return checks
 
 
@@ -308,7 +312,7 @@ def _gpus_agree(node: Node, wanted: int, view: View) -> Check:
     on_bus = group.gpus_on_bus if group.gpus_on_bus is not None else wanted
     seen = {
         "PCI bus": facts.pci_gpus.value,
-        "nvidia-smi": None if facts.gpus.value is None else len({gpu.uuid for gpu in facts.gpus.value}),
+        "driver": None if facts.gpus.value is None else len({gpu.uuid.shown for gpu in facts.gpus.value}),
         "PyTorch": None if facts.torch_gpus.value is None else len({gpu.uuid for gpu in facts.torch_gpus.value}),
     }
     known = {name: count for name, count in seen.items() if count is not None}
@@ -324,7 +328,7 @@ def _gpus_agree(node: Node, wanted: int, view: View) -> Check:
     if not known:
         return unproved(
             identifier, claim, expected=wanted, actual=shown, evidence=(reference,),
-            next_action="find out on the node why neither /sys/bus/pci, nvidia-smi nor PyTorch can be asked",
+            next_action="find out on the node why neither /sys/bus/pci, NVML nor PyTorch can be asked",
         )  # fmt: skip
     return decide(
         identifier,
