@@ -16,7 +16,8 @@ set -euo pipefail
 readonly TORCH=2.13.0
 readonly CPU_INDEX=${SUREFOOT_TORCH_CPU_INDEX:-https://download.pytorch.org/whl/cpu}
 readonly OLDEST=3.11
-# What the lab (docs/lab.md) and the Slurm of the tests (docs/slurm.md) use: program or file:package.
+# What the lab (docs/lab.md) and the Slurm of the tests (docs/slurm.md) use: program or file:package. The last
+# line is for tests of what Ansible makes of hosts: they write apt repositories, and compile as a role does.
 readonly LAB_NEEDS=(
     slurmctld:slurmctld slurmd:slurmd sbatch:slurm-client munged:munge
     slurmdbd:slurmdbd mariadbd:mariadb-server-core mariadb-install-db:mariadb-server-core my_print_defaults:mariadb-client-core
@@ -24,6 +25,7 @@ readonly LAB_NEEDS=(
     mmdebstrap:mmdebstrap systemd-nspawn:systemd-container socat:socat ip:iproute2 tc:iproute2
     nsenter:util-linux unshare:util-linux setpriv:util-linux
     /usr/share/keyrings/debian-archive-keyring.gpg:debian-archive-keyring
+    dpkg-scanpackages:dpkg-dev make:make gcc:g++ g++:g++
 )
 readonly LAB_UNITS=(slurmctld.service slurmd.service slurmdbd.service munge.service ssh.service ssh.socket)
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -15,6 +16,15 @@ from surefoot.lab import machine
 from surefoot.lab.places import DEFAULT_HOME, HOME_VARIABLE
 from surefoot.lab.spec import Tier
 
+SITES = ("dpkg-scanpackages", "make", "gcc", "g++")
+"""What tests of Ansible's sites run on this machine: they write apt repositories, and compile as a role does."""
+
+
+def sites_problems() -> list[str]:
+    """What is missing for tests marked `sites`, beyond a lab; empty where nothing is."""
+    missing = [name for name in SITES if not shutil.which(name)]
+    return [f"not installed: {', '.join(missing)} (scripts/setup.sh lab installs them)"] if missing else []
+
 
 def lab_problems() -> list[str]:
     """What is missing for a lab on this machine; empty where nothing is."""
@@ -23,7 +33,7 @@ def lab_problems() -> list[str]:
 
 
 def main() -> int:
-    missing = dict.fromkeys([*lab_problems(), *slurm_here.problems(), *sshd.problems()])
+    missing = dict.fromkeys([*lab_problems(), *slurm_here.problems(), *sshd.problems(), *sites_problems()])
     if not missing:
         return 0
     print("this machine cannot run the tests on a real Slurm, sshd and lab:", file=sys.stderr)  # noqa: T201

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import ready_for_lab
 import slurm_here
 import sshd
 from surefoot.lab import machine
@@ -235,14 +236,14 @@ def apt_calls(sandbox: Sandbox) -> list[str]:
     return log.read_text().splitlines() if log.exists() else []
 
 
-def test_everything_that_the_lab_and_the_tests_slurm_and_sshd_run_is_in_the_table_of_needs() -> None:
+def test_everything_that_the_lab_and_the_tests_slurm_sshd_and_sites_run_is_in_the_table_of_needs() -> None:
     table = re.search(r"LAB_NEEDS=\(([^)]*)\)", (PROJECT / "scripts" / "setup.sh").read_text())
     assert table is not None
     needs = dict(need.rsplit(":", 1) for need in table[1].split())
     for program, package in {**machine.PROGRAMS, **dict([machine.NSPAWN])}.items():
         assert needs[program] == package
     assert needs[str(machine.KEYRING[0])] == machine.KEYRING[1]
-    assert {*slurm_here.PROGRAMS, *sshd.PROGRAMS} <= needs.keys()
+    assert {*slurm_here.PROGRAMS, *sshd.PROGRAMS, *ready_for_lab.SITES} <= needs.keys()
 
 
 def test_the_lab_profile_installs_what_is_missing_and_nothing_else(lacking: Sandbox) -> None:

@@ -19,6 +19,7 @@ from lab_drill import lab_here
 from pretended_host import DRIVER, nvidia_host, put, rdma_host, smi
 from surefoot.lab.places import LabPaths
 from surefoot.lab.spec import DEFAULT_SUITE
+from surefoot.provision.running import control_sockets
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 ANSIBLE = Path(__file__).parents[2] / "ansible"
@@ -101,14 +102,16 @@ def test_a_spark_that_differs_is_named_and_the_other_is_not(two_nodes: LabPaths,
 def test_the_molecule_scenario_of_the_untouched_driver_holds(two_nodes: LabPaths, tmp_path: Path) -> None:
     hosts = inventory(two_nodes, tmp_path)
     command = [str(BIN / "molecule"), "test", "--scenario-name", "driver-is-never-touched-unasked"]
-    done = subprocess.run(
-        command,
-        cwd=ANSIBLE / "roles/nvidia",
-        env=env(SUREFOOT_LAB_INVENTORY=str(hosts), HOME=str(tmp_path)),
-        capture_output=True,
-        text=True,
-        timeout=250,
-        check=False,
-    )
+    with control_sockets() as sockets:  # a socket's path has 107 characters at most
+        more = {"HOME": str(tmp_path), "ANSIBLE_SSH_CONTROL_PATH_DIR": str(sockets)}
+        done = subprocess.run(
+            command,
+            cwd=ANSIBLE / "roles/nvidia",
+            env=env(SUREFOOT_LAB_INVENTORY=str(hosts), **more),
+            capture_output=True,
+            text=True,
+            timeout=250,
+            check=False,
+        )
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
     assert "cuda-cudart-13-0=999.1-1 installed" in done.stdout + done.stderr
