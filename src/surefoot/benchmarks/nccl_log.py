@@ -1,67 +1,173 @@
-"""Over what NCCL connected its ranks, from the log that ``NCCL_DEBUG=INFO`` leaves (INIT, NET). Pure.
+"""NCCL's log as a witness: who took part, over what they are connected, which NICs there are. 2.14 to 2.30. Pure.
 
-::
-
-    vm:657:657 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM
-    node-b:987:1260 [7] NCCL INFO Channel 03/0 : 47[7] -> 39[7] [receive] via NET/IB/2/GDRDMA
-
-Ranks of a host share the file, so lines of several processes stand between each other; host and
-process at the head of a line say whose it is. NCCL cuts the host's name at the first dot.
+`read_log` takes the files of one job (its output, or one a process by ``NCCL_DEBUG_FILE``) as they are;
+lines are read in ``nccl_log_lines``, what they say in ``nccl_log_ranks``, ``_links``, ``_net`` and
+``_notes``; what follows from it is judged in ``nccl_claims`` and ``nccl_rails``. With ``NCCL_DEBUG=INFO``
+and ``NCCL_DEBUG_SUBSYS=INIT,NET,BOOTSTRAP,ENV`` a job writes all that the claims need.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
-from pydantic import Field
+from surefoot.benchmarks.nccl_log_lines import Line, Process, read_lines
+from surefoot.benchmarks.nccl_log_links import Connection, connections
+from surefoot.benchmarks.nccl_log_net import Networks, networks
+from surefoot.benchmarks.nccl_log_notes import Notes, notes
+from surefoot.benchmarks.nccl_log_ranks import Member, members
 
-from surefoot.errors import EvidenceError
-from surefoot.model.base import Record
-
-_MARK = re.compile(r"NCCL INFO Channel .* via ")
-_LINK = re.compile(
-    r"(?P<host>[^\s:]+):(?P<pid>\d+):\d+ \[\d+\] NCCL INFO Channel \d+(?:/\d+)? ?: "
-    r"(?P<source>\d+)\[\w+\] -> (?P<target>\d+)\[\w+\](?: \[(?:send|receive)\])? via (?P<transport>[\w/]+)\S*(?: .*)?"
-)
+WHOLE_JOB = ""
+"""Name of the communicator whose ranks have no commId (2.15 and earlier), where it is the only one that can be."""
 
 
-class Link(Record):
-    """One connection that one process made."""
+@dataclass(frozen=True)
+class NcclLog:
+    """All that the log of one job tells. Empty where NCCL wrote nothing: that proves nothing."""
 
-    file: str
-    line: int = Field(ge=1)
-    text: str
-    host: str
-    pid: int
-    transport: str
-    """Kind and way: ``P2P/CUMEM``, ``SHM/direct``, ``NET/IB``, ``NET/Socket``."""
+    processes: Mapping[Process, Line]
+    """Every process that wrote, with its first line."""
+    members: tuple[Member, ...]
+    connections: tuple[Connection, ...]
+    networks: Mapping[Process, Networks]
+    notes: Notes
+    cut: tuple[str, ...]
+    """Files that end in the middle of one of NCCL's lines."""
+    groups: Mapping[str, tuple[Member, ...]]
+    """Communicators, by their identity, each with its ranks in order."""
+    mine: Mapping[Process, tuple[Member, ...]]
+    """Process → the ranks that it is, one for each communicator and GPU."""
 
     @property
-    def sockets(self) -> bool:
-        """Whether it goes over TCP."""
-        return self.transport == "NET/Socket"
+    def versions(self) -> frozenset[str]:
+        """NCCL's version, of every process that says so: ``2.28.9``."""
+        return frozenset(self.notes.versions.values())
+
+    def made_by(self, connection: Connection) -> tuple[Member, ...]:
+        """The ranks that can have made it: several where a process is the same rank of several communicators."""
+        return tuple(member for member in self.mine.get(connection.process, ()) if _fits(member, connection))
+
+    def holders(self, connection: Connection, rank: int) -> frozenset[Process]:
+        """Processes that `rank` of the connection's communicator can be; empty where the log does not tell."""
+        own = self.mine.get(connection.process, ())
+        found = set()
+        for member in self.made_by(connection) if own else ():
+            group = self.groups.get(member.group) if member.group is not None else None
+            if group is None:
+                return frozenset()
+            there = [other.process for other in group if other.rank == rank]
+            if not there:
+                return frozenset()
+            found.update(there)
+        return frozenset(found)
+
+    def gaps(self) -> tuple[str, ...]:
+        """What the log should tell and does not: where there are any, what it does not show may still be so."""
+        found = [f"{file} ends in the middle of a line" for file in self.cut]
+        for group in self.groups.values():
+            absent = sorted(set(range(group[0].nranks)) - {member.rank for member in group})
+            if absent:
+                more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
+                found.append(f"no line of rank {absent[0]}{more} of {group[0].nranks}")
+        told = {(link.process, link.own_device) for link in self.connections}
+        for member in self.members:
+            own = ((member.process, device) for device in _devices(member))
+            if member.nranks > 1 and not any(key in told for key in own):
+                found.append(f"no connection of {member.process}, {member.where}")
+        if not self.members and self.connections:
+            found.append("no line of any rank")
+        return tuple(dict.fromkeys(found))
+
+    def hosts(self, connection: Connection, rank: int) -> frozenset[str]:
+        """Hosts that `rank` of the connection's communicator can be on; empty where the log does not tell."""
+        return frozenset(process.host for process in self.holders(connection, rank))
 
 
-def links(text: str, file: str) -> list[Link]:
-    """Every connection that the log tells of. Raises EvidenceError for a line that tells of one and cannot be read."""
-    found = []
-    for number, row in enumerate(text.splitlines(), 1):
-        if not _MARK.search(row):
+def read_log(texts: Mapping[str, str]) -> NcclLog:
+    """Read the files of one job: name → content.
+
+    Raises EvidenceError for a line that tells of a rank, a connection or a NIC and cannot be read, or
+    contradicts the others.
+    """
+    found = read_lines(texts)
+    ranks = _grouped(members(found.lines))
+    links = connections(found.lines)
+    mine: dict[Process, list[Member]] = {}
+    for member in ranks:
+        mine.setdefault(member.process, []).append(member)
+    processes: dict[Process, Line] = {}
+    for line in found.lines:
+        processes.setdefault(line.process, line)
+    groups: dict[str, list[Member]] = {}
+    for member in ranks:
+        if member.group is not None:
+            groups.setdefault(member.group, []).append(member)
+    log = NcclLog(
+        processes=processes,
+        members=ranks,
+        connections=links,
+        networks=networks(found.lines),
+        notes=notes(found.lines, texts.values()),
+        cut=found.cut,
+        groups={name: tuple(sorted(group, key=lambda each: each.rank)) for name, group in groups.items()},
+        mine={process: tuple(own) for process, own in mine.items()},
+    )
+    _agree(log)
+    return log
+
+
+def _grouped(found: tuple[Member, ...]) -> tuple[Member, ...]:
+    """Members without an identity made one communicator, where each process has one of them and all are of one size."""
+    nameless = [member for member in found if member.group is None and not member.split]
+    once = len({(member.process, member.cuda_device) for member in nameless}) == len(nameless)
+    if not nameless or len(nameless) != len(found) or not once or len({member.nranks for member in nameless}) != 1:
+        return found
+    return tuple(_named(member) for member in found)
+
+
+def _named(member: Member) -> Member:
+    fields = {name: getattr(member, name) for name in Member.__dataclass_fields__}
+    return Member(**{**fields, "group": WHOLE_JOB})
+
+
+def _fits(member: Member, connection: Connection) -> bool:
+    """Whether the member can have made the connection."""
+    if member.rank != connection.own:
+        return False
+    if any(rank is not None and rank >= member.nranks for rank in (connection.peer, connection.proxy)):
+        return False
+    return connection.own_device is None or connection.own_device in _devices(member)
+
+
+def _devices(member: Member) -> set[str]:
+    """What may stand in brackets for the member's GPU."""
+    own = {member.bus_id, str(member.cuda_device)}
+    return own if member.nvml_device is None else {*own, str(member.nvml_device)}
+
+
+def _agree(log: NcclLog) -> None:
+    """Raises EvidenceError where lines contradict each other: then one of them is not what NCCL wrote."""
+    for member in log.members:
+        if member.rank >= member.nranks:
+            raise member.line.wrong("has a rank that its communicator does not have")
+    fitting: dict[tuple[Process, int, str | None, int], bool] = {}
+    for connection in log.connections:
+        own = log.mine.get(connection.process)
+        if own is None and log.mine:
+            raise connection.line.wrong(f"is of {connection.process}, and no line tells which rank that is")
+        if own is None:
             continue
-        match = _LINK.fullmatch(row.strip())
-        if match is None:
-            raise EvidenceError("tells of a connection in an unknown form", file=file, line=number, text=row)
-        way = "/".join(match["transport"].split("/")[:2])
-        found.append(
-            Link(file=file, line=number, text=row, host=match["host"], pid=int(match["pid"]), transport=way)
-        )  # fmt: skip
-    return found
+        farthest = max(connection.own, connection.peer or 0, connection.proxy or 0)
+        key = (connection.process, connection.own, connection.own_device, farthest)
+        if key not in fitting:
+            fitting[key] = any(_fits(member, connection) for member in own)
+        if not fitting[key]:
+            raise connection.line.wrong(f"{connection.process} has no such rank in any of its communicators")
 
 
-def links_by_process(found: Iterable[Link]) -> dict[tuple[str, int], list[Link]]:
-    """(host up to its first dot, process) → its connections."""
-    by_process: dict[tuple[str, int], list[Link]] = {}
-    for link in found:
-        by_process.setdefault((link.host.split(".")[0], link.pid), []).append(link)
-    return by_process
+def by_process(found: Iterable[Connection]) -> dict[Process, list[Connection]]:
+    """Process → its connections."""
+    grouped: dict[Process, list[Connection]] = {}
+    for connection in found:
+        grouped.setdefault(connection.process, []).append(connection)
+    return grouped

@@ -10,7 +10,8 @@ from surefoot.benchmarks.collective_sizes import busbw_factor, sweep
 from surefoot.benchmarks.collectives import Figure, Point, Sweep, complete_points, figure
 from surefoot.benchmarks.device import device_problems
 from surefoot.benchmarks.links import LinkFigure
-from surefoot.benchmarks.nccl_log import Link, links, links_by_process
+from surefoot.benchmarks.nccl_claims import no_sockets
+from surefoot.benchmarks.nccl_log import NcclLog
 from surefoot.errors import EvidenceError
 from surefoot.model.check import Check, Value
 from surefoot.model.cluster import Cluster
@@ -20,6 +21,7 @@ from surefoot.model.run import JobsStep, Judgement
 from surefoot.rungs.base import Asked, PlanContext, Rung, View, idle_gpu, layout
 from surefoot.rungs.collectives_links import judge_links, least_share, plan_links, read_links, slowest
 from surefoot.rungs.judging import ONE_CLOCK_S, RankData, Said, decide, said, shorten, unproved
+from surefoot.rungs.nccl_checks import as_check, job_log, process_of
 from surefoot.rungs.precheck import fingerprint_below
 from surefoot.rungs.threads import cpus_per_rank
 from surefoot.units import format_size
@@ -36,8 +38,8 @@ class Facts:
     ranks: tuple[Said[RankSweep], ...]
     points: dict[tuple[str, int], tuple[Point, ...]]
     figures: dict[tuple[str, int], Figure]
-    links: dict[tuple[str, int], list[Link]]
-    """By host and process: over what NCCL connected it. Empty on CPUs."""
+    log: NcclLog | None
+    """What NCCL says of its connections; None on CPUs."""
     between: tuple[LinkFigure, ...]
     """Links between nodes; empty on one node."""
 
@@ -100,12 +102,12 @@ class Collectives(Rung[CollectivesSpec, Facts]):
         figures = {key: figure(*key, row, expect["world_size"]) for key, row in points.items()}
         hosts = {rank.rank: rank.report.host for rank in ranks}
         between = read_links({rank.rank: rank.data.links for rank in ranks}, hosts, ranks[0].data.cap_bytes, view)
-        return Facts(ranks=ranks, points=points, figures=figures, links=_links(ranks, view), between=between)
+        return Facts(ranks=ranks, points=points, figures=figures, log=_log(ranks, view), between=between)
 
     def judge(self, facts: Facts, view: View) -> Judgement:
         checks = [_world(facts, view), _devices(facts, view), _backend(facts, view)]
-        if view.expect["device"] == "cuda":
-            checks.append(_transport(facts, view))
+        if facts.log is not None:
+            checks.append(_transport(facts, facts.log, view))
         for name in view.expect["sweeps"]:
             checks += [_correct(name, facts, view), _reached(name, facts, view)]
         checks += judge_links(facts.between, view)
@@ -197,56 +199,16 @@ def _wants_sockets(cluster: Cluster) -> bool:
     return cluster.env.get("NCCL_NET", "").lower() == "socket" or cluster.env.get("NCCL_IB_DISABLE", "0") == "1"
 
 
-def _links(ranks: tuple[Said[RankSweep], ...], view: View) -> dict[tuple[str, int], list[Link]]:
-    """What the job's log tells of NCCL's connections. Raises EvidenceError for those of no rank of this job."""
-    if view.expect["device"] != "cuda":
-        return {}
-    logs = [blob for blob in view.evidence.under("raw/collectives") if blob.name.endswith(".out")]
-    found = links_by_process(link for log in logs for link in links(log.text(), log.name))
-    known = {_process(rank) for rank in ranks}
-    for process, rows in found.items():
-        if process not in known:
-            raise EvidenceError("is the connection of a process of another job", file=rows[0].file, line=rows[0].line)
-    return found
+def _log(ranks: tuple[Said[RankSweep], ...], view: View) -> NcclLog | None:
+    """NCCL's log of the job. Raises EvidenceError where it is of no rank of this job."""
+    return job_log(view, "collectives", ranks) if view.expect["device"] == "cuda" else None
 
 
-def _process(rank: Said[RankSweep]) -> tuple[str, int]:
-    return rank.report.host.split(".")[0], rank.report.pid
-
-
-def _transport(facts: Facts, view: View) -> Check:
+def _transport(facts: Facts, log: NcclLog, view: View) -> Check:
     """NCCL's own log: every rank is connected, and over TCP only where the cluster file says so."""
-    claim = "NCCL's log shows over what every rank reaches the others, and no TCP socket is in it"
-    wanted = "P2P, SHM or NET/IB"
-    if view.expect["sockets"]:
-        claim, wanted = "NCCL's log shows over what every rank reaches the others", "NET/Socket is allowed"
-    silent = [rank for rank in facts.ranks if not facts.links.get(_process(rank))]
-    every = [link for rows in facts.links.values() for link in rows]
-    ways = Counter(link.transport for link in every)
-    shown = ", ".join(f"{count} × {way}" for way, count in sorted(ways.items())) or "no connection"
-    shared: dict[str, Any] = {
-        "expected": wanted,
-        "derivation": "lines `Channel … via …` of NCCL_DEBUG=INFO; NET/Socket is a fall-back to TCP, which env: "
-        "NCCL_NET: Socket or NCCL_IB_DISABLE: 1 in the cluster file allows",
-    }
-    if silent:
-        return unproved(
-            "collectives.transport", claim, actual=f"{shown}; none of {shorten([rank.where for rank in silent])}",
-            evidence=tuple(view.evidence.ref(rank.file) for rank in silent),
-            next_action="see whether NCCL_DEBUG_FILE or a wrapper takes the log away from the job's .out file", **shared,
-        )  # fmt: skip
-    first = {link.transport: link for link in reversed(every)}
-    sockets = [link for link in every if link.sockets]
-    return decide(
-        "collectives.transport",
-        claim,
-        view.expect["sockets"] or not sockets,
-        actual=shown,
-        evidence=tuple(view.evidence.ref(link.file, line=link.line, text=link.text) for link in first.values()),
-        next_action="RDMA is not used: look in the log for `NET/IB : No device found`, then at NCCL_IB_HCA, the "
-        "container's /dev/infiniband and ulimit -l",
-        **shared,
-    )
+    found = no_sockets(log, allowed=view.expect["sockets"], processes=[process_of(rank) for rank in facts.ranks])
+    files = tuple(view.evidence.ref(rank.file) for rank in facts.ranks)
+    return as_check("collectives", found, view, otherwise=files, name="transport")
 
 
 def _keys(name: str, facts: Facts) -> list[tuple[str, int]]:
@@ -371,7 +333,7 @@ def _details(facts: Facts, view: View) -> dict[str, Any]:
             )
         curves[name] = rows
     devices = [{"rank": r.rank, "host": r.report.host, "device": r.data.device.canonical()} for r in facts.ranks]
-    ways = Counter(link.transport for rows in facts.links.values() for link in rows)
+    ways = Counter(link.way for link in facts.log.connections) if facts.log is not None else {}
     return {
         "curves": curves, "cap_bytes": facts.ranks[0].data.cap_bytes, "devices": devices, "transports": dict(ways),
         "links": [{"from": link.source, "to": link.target, "gb_s": link.gb_s} for link in facts.between],

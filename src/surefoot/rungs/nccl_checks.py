@@ -1,0 +1,52 @@
+"""NCCL's log of a job as rungs use it: read once, and what it settles as checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+from surefoot.benchmarks.nccl_claims import Finding
+from surefoot.benchmarks.nccl_log import NcclLog, read_log
+from surefoot.benchmarks.nccl_log_lines import Process
+from surefoot.errors import EvidenceError
+from surefoot.model.check import Check, Evidence
+from surefoot.rungs.base import View
+from surefoot.rungs.judging import RankData, Said
+
+R = TypeVar("R", bound=RankData)
+
+LOG_ENVIRONMENT = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,BOOTSTRAP,ENV"}
+"""Of a job whose log is to be read."""
+
+
+def process_of(rank: Said[R]) -> Process:
+    """A rank's process, as NCCL names it."""
+    return Process(rank.report.host.split(".")[0], rank.report.pid)
+
+
+def job_log(view: View, job: str, ranks: Iterable[Said[R]]) -> NcclLog:
+    """NCCL's log in the job's output. Raises EvidenceError where it is damaged, or another job's."""
+    files = [blob for blob in view.evidence.under(f"raw/{job}") if blob.name.endswith(".out")]
+    log = read_log({blob.name: blob.text() for blob in files})
+    known = {process_of(rank) for rank in ranks}
+    for process, line in log.processes.items():
+        if process not in known:
+            raise EvidenceError(
+                f"is of {process}, which is no rank of this job", file=line.file, line=line.number, text=line.text
+            )
+    return log
+
+
+def as_check(prefix: str, found: Finding, view: View, *, otherwise: tuple[Evidence, ...] = (), name: str = "") -> Check:
+    """The finding as a check, ``prefix.name``. `otherwise`: what to look at where no line shows it."""
+    lines = tuple(view.evidence.ref(line.file, line=line.number, text=line.text) for line in found.lines)
+    return Check(
+        id=f"{prefix}.{name or found.name}",
+        claim=found.claim,
+        status=found.status,
+        expected=found.expected,
+        actual=found.shown,
+        evidence=lines or otherwise,
+        derivation=found.derivation,
+        next_action=found.next_action,
+    )
