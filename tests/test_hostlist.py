@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surefoot.errors import RequestError
-from surefoot.hostlist import compress, expand, folded, natural
+from surefoot.hostlist import compress, expand, folded, folded_names, natural
 
 NAMES = st.lists(st.from_regex(r"[a-z]{1,3}(-[a-z]{1,2})?([0-9]{1,4}(-ib)?)?", fullmatch=True), max_size=12)
 RACKED = st.lists(
@@ -111,6 +111,17 @@ def test_names_with_one_number_are_folded_into_one_item_in_order(numbers: set[in
 )
 def test_hosts_are_folded_as_people_count(hosts: str, text: str) -> None:
     assert folded(expand(hosts)) == text
+
+
+@given(st.one_of(NAMES, RACKED))
+def test_names_of_other_things_are_folded_wherever_their_number_stands(names: list[str]) -> None:
+    keys = [f"{name}.vbios" for name in names]
+    assert sorted(expand(folded_names(keys))) == sorted(set(keys))
+
+
+def test_one_fact_of_eight_gpus_is_one_name() -> None:
+    assert folded_names(f"gpu{n}.vbios" for n in range(8)) == "gpu[0-7].vbios"
+    assert folded_names(f"gpu{g}.nvlink{n}" for g in range(8) for n in range(18)) == "gpu[0-7].nvlink[0-17]"
 
 
 def test_names_sort_as_people_count() -> None:

@@ -74,19 +74,40 @@ def folded(hosts: Iterable[str]) -> str:
     item for each r, but reads this. It refuses what has a bracket and does not end with one, so
     ``n1-ib,n2-ib`` is written out.
     """
-    names = set(hosts)
+    return _folded(hosts, for_slurm=True)
+
+
+def folded_names(names: Iterable[str]) -> str:
+    """As `folded`, for names of other things: ``gpu[0-7].vbios``. `expand` reads it, Slurm does not."""
+    return _folded(names, for_slurm=False)
+
+
+def speakable(name: str) -> bool:
+    """Whether a list can hold the name: it is not empty, and has no blank, comma or bracket."""
+    return bool(name) and not _UNSPEAKABLE.search(name)
+
+
+def pattern(name: str) -> tuple[str, ...]:
+    """What stands between the numbers of a name: equal for names that differ in numbers alone."""
+    return _pieces(name)[::2]
+
+
+def _folded(given: Iterable[str], *, for_slurm: bool) -> str:
+    names = set(given)
     _refuse_unspeakable(names)
     groups: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
-    items: list[tuple[str, str]] = []  # the first host of an item, for the order; the item
+    items: list[tuple[str, str]] = []  # the first name of an item, for the order; the item
     for name in names:
         pieces = _pieces(name)
         numbers = pieces[1::2]
-        if not numbers or pieces[-1] or max(map(len, numbers)) > _LONGEST:
+        if not numbers or max(map(len, numbers)) > _LONGEST or (for_slurm and pieces[-1]):
             items.append((name, name))
         else:
             groups.setdefault(pieces[::2], []).append(numbers)
     for literals, rows in groups.items():
-        items += [(_joined(literals, [_text(c[0]) for c in box]), _item(literals, box)) for box in _boxes(rows)]
+        for box in _boxes(rows):
+            first = _joined(literals, [_text(choice[0]) for choice in box])
+            items.append((first, _item(literals, box, for_slurm=for_slurm)))
     return ",".join(item for _, item in sorted(items, key=lambda pair: natural(pair[0])))
 
 
@@ -108,14 +129,19 @@ _Number = tuple[int, int]
 """(width that it is filled to with zeros, value); width 0: it is not filled."""
 
 
-def _boxes(rows: Sequence[tuple[str, ...]]) -> list[tuple[tuple[_Number, ...], ...]]:
-    """Disjoint products that make up exactly these rows of numbers, each a sorted choice for each column."""
+_Box = tuple[tuple[_Number, ...], ...]
+"""A product: a sorted choice for each place."""
+
+
+def _boxes(rows: Sequence[tuple[str, ...]]) -> list[_Box]:
+    """Disjoint products that make up exactly these rows of numbers."""
     columns = [_counted(column) for column in zip(*rows, strict=True)]
-    boxes: list[tuple[tuple[_Number, ...], ...]] = [
-        tuple((number,) for number in row) for row in zip(*columns, strict=True)
-    ]
-    for place in reversed(range(len(columns))):
-        alike: dict[tuple[tuple[_Number, ...], ...], list[_Number]] = {}
+    lasts: dict[tuple[_Number, ...], list[_Number]] = {}
+    for row in zip(*columns, strict=True):
+        lasts.setdefault(row[:-1], []).append(row[-1])
+    boxes: list[_Box] = [(*((number,) for number in rest), tuple(sorted(last))) for rest, last in lasts.items()]
+    for place in reversed(range(len(columns) - 1)):
+        alike: dict[_Box, list[_Number]] = {}
         for box in boxes:
             alike.setdefault(box[:place] + box[place + 1 :], []).extend(box[place])
         boxes = [(*rest[:place], tuple(sorted(choice)), *rest[place:]) for rest, choice in alike.items()]
@@ -139,10 +165,10 @@ def _text(number: _Number) -> str:
     return str(number[1]).zfill(number[0])
 
 
-def _item(literals: Sequence[str], box: Sequence[Sequence[_Number]]) -> str:
-    """A product as Slurm reads it: behind a bracket only another ends an item, so ``r[1-2]n[3]``."""
+def _item(literals: Sequence[str], box: _Box, *, for_slurm: bool) -> str:
+    """A product. For Slurm what has a bracket also ends with one: ``r[1-2]n[3]``."""
     numbers = [_text(choice[0]) if len(choice) == 1 else _bracket(choice) for choice in box]
-    if any(len(choice) > 1 for choice in box):
+    if for_slurm and len(box[-1]) == 1 and any(len(choice) > 1 for choice in box):
         numbers[-1] = _bracket(box[-1])
     return _joined(literals, numbers)
 
@@ -164,7 +190,7 @@ def _joined(literals: Sequence[str], numbers: Sequence[str]) -> str:
 
 def _refuse_unspeakable(names: Iterable[str]) -> None:
     for name in names:
-        if not name or _UNSPEAKABLE.search(name):
+        if not speakable(name):
             raise RequestError(f"{name!r} cannot be the name of a host")
 
 

@@ -16,10 +16,14 @@ class Unknown:
 
 
 class Presence(Enum):
-    """Whether a thing is there at all."""
+    """Whether a thing is there at all. The first two stand in rows for several facts: each of these facts has one
+    value on all these nodes, though not the same one for each fact.
+    """
 
     THERE = "there"
-    """In a row for several facts: each has one value on all these nodes, though not the same for each fact."""
+    """Other nodes lack the thing."""
+    KNOWN = "known and alike"
+    """Other nodes do not tell."""
     MISSING = "not there"
     """The node told its facts, and this is not among them."""
 
