@@ -10,47 +10,6 @@ from loaded import loaded
 
 SLURM = loaded("plugins/filter/surefoot_slurm.py")
 
-QOS = [{"name": "short", "options": {"Priority": 100, "MaxWall": "120"}}]
-ACCOUNTS = [{"name": "lab", "users": ["root", "climber"]}]
-DECLARED: dict[str, Any] = {
-    "cluster": "c",
-    "qos": QOS,
-    "accounts": ACCOUNTS,
-    "qos_keys": ["MaxWall", "Priority"],
-    "account_keys": [],
-}
-WHOLE = {
-    "cluster": "Cluster\nc\n",
-    "qos": "Name|MaxWall|Priority\nnormal||0\nshort|02:00:00|100\n",
-    "account": "Account\nroot\nlab\n",
-    "assoc": "Account|User\nroot|\nlab|\nlab|root\nlab|climber\n",
-}
-
-
-def test_accounting_as_declared_needs_no_command() -> None:
-    assert SLURM.accounting_commands(WHOLE, DECLARED) == []
-
-
-@pytest.mark.parametrize(
-    ("table", "before", "after", "command"),
-    [
-        ("cluster", "c\n", "", ["add", "cluster", "c"]),
-        ("qos", "|100", "|10", ["modify", "qos", "short", "set", "Priority=100"]),
-        ("qos", "02:00:00", "02:00:01", ["modify", "qos", "short", "set", "MaxWall=120"]),
-        ("qos", "short|02:00:00|100\n", "", ["add", "qos", "short", "set", "Priority=100", "MaxWall=120"]),
-        ("assoc", "lab|climber\n", "", ["add", "user", "climber", "Account=lab", "Cluster=c"]),
-    ],
-)
-def test_each_thing_that_accounting_lacks_is_told(table: str, before: str, after: str, command: list[str]) -> None:
-    head, _, rows = WHOLE[table].partition("\n")
-    shown = {**WHOLE, table: f"{head}\n{rows.replace(before, after)}"}
-    assert SLURM.accounting_commands(shown, DECLARED) == [command]
-
-
-def test_a_row_that_was_cut_is_an_error() -> None:
-    with pytest.raises(ValueError, match="line 3: 1 cells under 3 titles"):
-        SLURM.accounting_commands({**WHOLE, "qos": "Name|MaxWall|Priority\nnormal||0\nshort\n"}, DECLARED)
-
 
 def test_a_setting_of_the_site_replaces_the_roles_own_whatever_its_case_and_null_leaves_it_out() -> None:
     merged = SLURM.merged({"KillWait": 30, "MinJobAge": 300}, {"killwait": 5, "MinJobAge": None})

@@ -202,7 +202,8 @@ LARGE_DAMAGE: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("no accounting", {}, {"slurm_database": None, "slurm_rest": None},
      "partition gpu (QOS) names the QOS short, and slurm_database is empty"),
     ("own state", {"slurm_state_folder": "/var/lib/slurm/slurmctld"}, {},
-     "slurm_backup_controller has head2, and slurm_state_folder is /var/lib/slurm/slurmctld"),
+     "slurm_backup_controller has head2, and slurm_state_folder is /var/lib/slurm/slurmctld, which is not known to be"),
+    ("state elsewhere", {"slurm_state_folder": "/srv/other/slurmctld"}, {}, "shared storage on head, head2: name a folder below storage_root"),
     ("two texts", {}, {"slurm_node": {"hosts": {"n1": {"common_address": "10.0.0.1", "slurm_config": {"KillWait": 1}},
                                                 "n2": {"common_address": "10.0.0.2"}}}},
      "slurm_config is another for n1 than for head"),
@@ -223,7 +224,8 @@ LARGE_DAMAGE: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("no driver", {"nvidia_manage_driver": True}, {}, "nvidia_manage_driver is true and nvidia_driver_packages is empty for n1, n2"),
     ("nobody's", {"python_runtime_cluster": "cluster.yaml"}, {},
      "python_runtime_cluster is set and python_runtime_owner is empty for n1, n2"),
-    ("no root", {"python_runtime_cluster": "cluster.yaml", "python_runtime_owner": "alice", "storage_root": ""}, {},
+    ("no root", {"python_runtime_cluster": "cluster.yaml", "python_runtime_owner": "alice", "storage_root": "",
+                 "storage_external_mounts": [{"path": "/srv/cluster"}]}, {},
      "python_runtime_cluster is set and there is no shared root for n1, n2"),
 ]  # fmt: skip
 
@@ -244,6 +246,7 @@ def problems(tree: dict[str, Any]) -> list[str]:
     return [
         *loaded("plugins/filter/spec_problems.py").spec_problems(hosts, groups, str(ANSIBLE)),
         *loaded("plugins/filter/slurm_problems.py").slurm_problems(hosts, groups, str(ANSIBLE)),
+        *loaded("plugins/filter/slurm_policy.py").slurm_policy_problems(hosts, groups, str(ANSIBLE)),
         *loaded("plugins/filter/needed_problems.py").needed_problems(hosts, groups, SECRETS),
     ]
 
@@ -274,7 +277,10 @@ def test_what_a_role_could_not_do_is_said_and_nothing_else(
         {"slurm_partitions": [{"name": "gpu", "nodes": "ALL", "options": {"AllowQos": "ALL", "QOS": "normal"}}]},
         {"slurm_partitions": [{"name": "gpu", "nodes": ["n1", "n[2]"]}]},
         {"slurm_partitions": [], "slurm_conf_lines": ["PartitionName=gpu Nodes=ALL"]},
-        {"slurm_qos": [{"name": "a", "options": {"Preempt": ["short", "+normal"]}}, {"name": "short"}]},
+        {
+            "slurm_qos": [{"name": "a", "options": {"Preempt": ["short", "normal"]}}, {"name": "short"}],
+            "slurm_config": {"PreemptType": "preempt/qos"},
+        },
     ],
     ids=["set of nodes", "include", "all", "list", "own line", "preempt"],
 )

@@ -1,4 +1,4 @@
-"""What Slurm's configuration files and accounting say, from data. Pure: nothing here looks at a host.
+"""What Slurm's configuration files say, from data. Pure: nothing here looks at a host.
 
 Filters:
 
@@ -8,7 +8,6 @@ Filters:
 - ``surefoot_declared_files``: files of a host with the digest that each should have
 - ``surefoot_files_to_write``: those of them that a host does not have, or not so
 - ``surefoot_units_to_act_on``: services that do not run, or run with other files than are declared
-- ``surefoot_accounting_commands``: what sacctmgr must be told so that accounting is as declared
 - ``surefoot_device_list``: device files as gres.conf names them
 """
 
@@ -21,7 +20,7 @@ from typing import Any
 
 DOCUMENTATION = """
 name: surefoot_slurm
-short_description: Slurm's configuration files and accounting, from data
+short_description: Slurm's configuration files, from data
 """
 
 
@@ -112,123 +111,6 @@ def units_to_act_on(
     return act
 
 
-_TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
-
-
-def _seconds(text: str) -> int | None:
-    """Seconds of Slurm's ways to write a time: minutes, minutes:seconds, hours:minutes:seconds, with days- before them."""
-    found = _TIME.fullmatch(text)
-    if found is None:
-        return None
-    days, *parts = found.groups()
-    given = [int(part) for part in parts if part is not None]
-    if days is not None:  # days-hours[:minutes[:seconds]]
-        hours, minutes, seconds = [*given, 0, 0][:3]
-    elif len(given) == 1:
-        hours, minutes, seconds = 0, given[0], 0
-    elif len(given) == 2:
-        hours, minutes, seconds = 0, given[0], given[1]
-    else:
-        hours, minutes, seconds = given
-    return int(days or 0) * 86400 + hours * 3600 + minutes * 60 + seconds
-
-
-def _same(key: str, declared: str, shown: str) -> bool:
-    """Whether two ways to write a value of accounting mean the same."""
-    if declared.lower() == shown.lower():
-        return True
-    if re.search(r"wall|time", key, re.IGNORECASE):
-        seconds = _seconds(declared)
-        return seconds is not None and seconds == _seconds(shown)
-    try:
-        return float(declared) == float(shown)
-    except ValueError:
-        pass
-    return sorted(declared.lower().split(",")) == sorted(shown.lower().split(","))
-
-
-def _rows(text: str) -> list[dict[str, str]]:
-    """Rows of ``sacctmgr -P list …`` with its header."""
-    lines = [each for each in text.splitlines() if each]
-    if not lines:
-        return []
-    head = [name.strip() for name in lines[0].split("|")]
-    rows = []
-    for number, each in enumerate(lines[1:], start=2):
-        cells = each.split("|")
-        if len(cells) != len(head):
-            raise ValueError(f"sacctmgr, line {number}: {len(cells)} cells under {len(head)} titles: {each!r}")
-        rows.append(dict(zip(head, cells, strict=True)))
-    return rows
-
-
-def _other(options: Mapping[str, Any], row: Mapping[str, str], keys: Sequence[str]) -> list[str]:
-    """``Key=Value`` of each option that the row has otherwise. `keys`: what the columns of the row stand for, in order."""
-    shown = dict(zip(keys, row.values(), strict=True))
-    wanted = {key: _value(key, value) for key, value in options.items()}
-    return [f"{key}={value}" for key, value in wanted.items() if not _same(key, value, shown.get(key, ""))]
-
-
-def accounting_commands(shown: Mapping[str, str], declared: Mapping[str, Any]) -> list[list[str]]:
-    """Arguments of the sacctmgr commands that are still missing, in the order in which they must run.
-
-    `shown`: what sacctmgr lists under ``cluster``, ``qos``, ``account`` and ``assoc``, with headers.
-    `declared`: ``cluster``, ``qos``, ``accounts``, and what was asked for: the columns of ``qos`` are Name
-    and ``qos_keys``, those of ``assoc`` Account, User and ``account_keys``.
-    What accounting has beyond what is declared stays.
-    """
-    commands: list[list[str]] = []
-    cluster = declared["cluster"]
-    if cluster not in [row["Cluster"] for row in _rows(shown["cluster"])]:
-        commands.append(["add", "cluster", cluster])
-    commands += _qos_commands(_rows(shown["qos"]), declared["qos"], declared["qos_keys"])
-    known = {row["Account"] for row in _rows(shown["account"])}
-    rows = {(row["Account"], row["User"]): row for row in _rows(shown["assoc"])}
-    for account in declared["accounts"]:
-        commands += _account_commands(account, known, rows, cluster, declared["account_keys"])
-    return commands
-
-
-def _qos_commands(
-    found: Sequence[Mapping[str, str]], qos: Sequence[Mapping[str, Any]], keys: Sequence[str]
-) -> list[list[str]]:
-    rows = {row["Name"]: row for row in found}
-    commands = []
-    for one in qos:
-        name, options = one["name"], one.get("options") or {}
-        row = rows.get(name, {"Name": name, **dict.fromkeys(keys, "")})
-        other = _other(options, row, ["Name", *keys])
-        if name not in rows:
-            commands.append(["add", "qos", name, *(["set", *other] if other else [])])
-        elif other:
-            commands.append(["modify", "qos", name, "set", *other])
-    return commands
-
-
-def _account_commands(
-    account: Mapping[str, Any],
-    known: set[str],
-    rows: Mapping[tuple[str, str], Mapping[str, str]],
-    cluster: str,
-    keys: Sequence[str],
-) -> list[list[str]]:
-    name, options = account["name"], account.get("options") or {}
-    commands = []
-    if name not in known or (name, "") not in rows:
-        words = ["add", "account", name, f"Cluster={cluster}"]
-        words += [f"Description={account.get('description', name)}"]
-        words += [f"Organization={account.get('organization', name)}"]
-        commands.append([*words, *([f"Parent={account['parent']}"] if account.get("parent") else [])])
-    row = dict(rows.get((name, ""), {"Account": name, "User": "", **dict.fromkeys(keys, "")}))
-    other = _other(options, row, ["Account", "User", *keys])
-    if other:
-        commands.append(["modify", "account", "where", f"Account={name}", f"Cluster={cluster}", "set", *other])
-    missing = [user for user in account.get("users") or [] if (name, user) not in rows]
-    if missing:
-        commands.append(["add", "user", ",".join(missing), f"Account={name}", f"Cluster={cluster}"])
-    return commands
-
-
 def device_list(paths: Sequence[str]) -> list[str]:
     """Device files by their number, not their spelling: nvidia10 after nvidia9."""
 
@@ -250,6 +132,5 @@ class FilterModule:
             "surefoot_declared_files": declared_files,
             "surefoot_files_to_write": files_to_write,
             "surefoot_units_to_act_on": units_to_act_on,
-            "surefoot_accounting_commands": accounting_commands,
             "surefoot_device_list": device_list,
         }

@@ -40,6 +40,9 @@ hardware=$(slurmd -C 2>/dev/null | head -n 1) || hardware=''
 word_of() { sed -nE "s/.*\b$1=([0-9]+).*/\1/p" <<<"$hardware"; }
 cpus=$(word_of CPUs) memory=$(word_of RealMemory)
 uid=$(id -u slurm 2>/dev/null) || uid=''
-printf '{"missing": [%s], "files": {%s}, "units": {%s}, "release": "%s", "uid": "%s", "host": "%s", "codename": "%s", "cpus": %s, "memory_mib": %s}\n' \
-    "$missing" "$files" "$units" "$release" "$uid" "$(hostname -s)" "$(. /etc/os-release && echo "${VERSION_CODENAME:-}")" \
+# Where the controller kept its state until now, if it has any there.
+state=$(sed -nE 's/^StateSaveLocation=([^ "\\]+).*/\1/p' /etc/slurm/slurm.conf 2>/dev/null | tail -n 1) || state=''
+[ -f "$state/job_state" ] || state=''
+printf '{"missing": [%s], "files": {%s}, "units": {%s}, "release": "%s", "uid": "%s", "host": "%s", "codename": "%s", "state": "%s", "cpus": %s, "memory_mib": %s}\n' \
+    "$missing" "$files" "$units" "$release" "$uid" "$(hostname -s)" "$(. /etc/os-release && echo "${VERSION_CODENAME:-}")" "$state" \
     "${cpus:-0}" "${memory:-0}"
