@@ -153,7 +153,7 @@ class Site:
                 calls += self._calls(node, own, other, entry["address"])
         names = {name: self._name(node, name) for name in (node, *near) if name not in self.silent}
         return {
-            "me": node, "token": "one", "host": node, "nonce": f"nonce-{node}", "ports": {"4": known(61933)},
+            "me": node, "execution": "one", "host": node, "nonce": f"nonce-{node}", "ports": {"4": known(61933)},
             "addresses": own, "neighbours": near, "absent": [n for n in near if n in self.silent],
             "waited_s": 0.1, "calls": calls, "names": names, "took_s": 0.2,
         }  # fmt: skip

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from surefoot.hardware.interface_kinds import FIRST_CLASS
 from surefoot.hardware.network_facts import Network
 from surefoot.hardware.network_view import Finding, Member, Trouble, View, grouped, some
 from surefoot.hostlist import folded
@@ -23,8 +22,8 @@ def disagreements(view: View, expected: Sequence[str]) -> list[Finding]:
         *_twice(view),
         *_partial(view, subnets, nodes),
         *_unreached(view, subnets),
-        *_mtu(subnets),
-        *_speeds(subnets),
+        *_mtu(view, subnets),
+        *_speeds(view, subnets),
         *_links_down(view, nodes),
     ]
 
@@ -93,12 +92,12 @@ def _twice(view: View) -> Iterator[Finding]:
     found: dict[str, set[str]] = {}
     for node, members in view.members.items():
         for member in members:
-            if member.kind in FIRST_CLASS:
+            if view.leads(node, member.interface):
                 found.setdefault(member.at, set()).add(node)
     for caller, reach in view.spoke.items():
         for call in reach.calls:
             who = call.greeted_by or view.hosts.get(call.greeted or "")
-            fit = any(m.at == call.address and m.kind in FIRST_CLASS for m in view.members.get(call.node, ()))
+            fit = any(m.at == call.address and view.leads(m.node, m.interface) for m in view.members.get(call.node, ()))
             if call.outcome == "other host" and fit and who not in (None, caller):
                 found.setdefault(call.address, set()).update({call.node, str(who)})
     for address, nodes in found.items():
@@ -115,7 +114,7 @@ def _partial(view: View, subnets: Subnets, nodes: Sequence[str]) -> Iterator[Fin
     """Subnets that some nodes are on and others are not."""
     for network, members in subnets.items():
         there = [name for name in nodes if name in members]
-        fit = [m for name in there for m in members[name] if m.kind in FIRST_CLASS]
+        fit = [m for name in there for m in members[name] if view.leads(m.node, m.interface)]
         lacking = [name for name in nodes if name not in members]
         # Of a fabric with routes between subnets, each is on few nodes, and others reach it all the same.
         if not fit or not lacking or all(_reached_from(view, member, lacking) for member in fit):
@@ -132,7 +131,7 @@ def _partial(view: View, subnets: Subnets, nodes: Sequence[str]) -> Iterator[Fin
     for network, members in subnets.items():
         twice = {
             name: sorted({m.interface.name for m in own}) for name, own in members.items()
-            if len({m.interface.name for m in own if m.kind in FIRST_CLASS}) > 1
+            if len({m.interface.name for m in own if view.leads(m.node, m.interface)}) > 1
         }  # fmt: skip
         if twice:
             yield Finding(
@@ -158,8 +157,8 @@ def _unreached(view: View, subnets: Subnets) -> Iterator[Finding]:
         cut: dict[tuple[str, str], str] = {}
         for caller, called in pairs:
             for to in members.get(called, ()):
-                fit = [m for m in members.get(caller, ()) if m.kind in FIRST_CLASS]
-                if not fit or to.kind not in FIRST_CLASS or any(view.reaches(m, to) for m in fit):
+                fit = [m for m in members.get(caller, ()) if view.leads(m.node, m.interface)]
+                if not fit or not view.leads(called, to.interface) or any(view.reaches(m, to) for m in fit):
                     continue
                 outcomes = {call.outcome for call in view.calls(caller, to)}
                 (cut if "cut off" in outcomes else bad)[caller, called] = view.what_came(fit[0], to)
@@ -192,9 +191,9 @@ def _pairs(network: str, bad: Mapping[tuple[str, str], str], pairs: set[tuple[st
             )
 
 
-def _mtu(subnets: Subnets) -> Iterator[Finding]:
+def _mtu(view: View, subnets: Subnets) -> Iterator[Finding]:
     for network, members in subnets.items():
-        rows = [(m.node, m.interface.mtu) for own in members.values() for m in own if m.kind in FIRST_CLASS]
+        rows = [(m.node, m.interface.mtu) for own in members.values() for m in own if view.leads(m.node, m.interface)]
         if len({mtu for _, mtu in rows}) > 1:
             odd = _minority(rows)
             yield Finding(
@@ -212,10 +211,12 @@ def _minority(rows: Sequence[tuple[str, int]]) -> list[str]:
     return sorted({node for node, value in rows if tied or value != ordered[0][0]})
 
 
-def _speeds(subnets: Subnets) -> Iterator[Finding]:
+def _speeds(view: View, subnets: Subnets) -> Iterator[Finding]:
     """Links slower than those of their peers. Unknown speeds say nothing."""
     for network, members in subnets.items():
-        known = [(m.node, m.speed) for own in members.values() for m in own if m.kind in FIRST_CLASS and m.speed]
+        known = [
+            (m.node, m.speed) for own in members.values() for m in own if view.leads(m.node, m.interface) and m.speed
+        ]
         fastest = max((speed for _, speed in known), default=0)
         slow = [node for node, speed in known if speed < fastest]
         if slow:
@@ -229,7 +230,7 @@ def _speeds(subnets: Subnets) -> Iterator[Finding]:
 
 def _links_down(view: View, nodes: Sequence[str]) -> Iterator[Finding]:
     """Interfaces without a link that at least half of the other nodes have one on, by name."""
-    for name in dict.fromkeys(name for node in nodes for name in view.first_class(node)):
+    for name in dict.fromkeys(name for node in nodes for name in view.leading(node)):
         interfaces = {node: i for node in nodes if (i := view.nodes[node].interface(name)) is not None}
         down = [node for node, i in interfaces.items() if not (i.up and i.carrier)]
         up = [node for node, i in interfaces.items() if i.up and i.carrier]

@@ -210,7 +210,7 @@ class Reach(Record):
     """What ``reach-<node>.json`` says: whom a node reached."""
 
     me: Text
-    token: Text
+    execution: Text
     host: Text
     nonce: Text
     ports: dict[str, Known[Positive]]

@@ -85,7 +85,7 @@ def _socket(view: View, node: NodeNetwork, variable: str, pattern: Pattern) -> I
     set_to = f"{variable}={node.environment[variable]}"
     names = [interface.name for interface in node.interfaces]
     if pattern.leaves_out:
-        left = [n for n in view.first_class(node.node) if not any(pattern.fits(e, n) for e in pattern.entries)]
+        left = [n for n in view.leading(node.node) if not any(pattern.fits(e, n) for e in pattern.entries)]
         if not any(not view.unfit[node.node][name] for name in left):
             text = f"{node.node}: {set_to} leaves out every interface that is fit to meet over"
             yield _finding(Trouble.PIN_UNFIT, node, text, variable)
@@ -107,7 +107,7 @@ def _socket(view: View, node: NodeNetwork, variable: str, pattern: Pattern) -> I
 
 
 def _missing(view: View, node: NodeNetwork, set_to: str, entry: str, variable: str) -> Finding:
-    fit = [name for name in view.first_class(node.node) if not view.unfit[node.node][name]]
+    fit = [name for name in view.leading(node.node) if not view.unfit[node.node][name]]
     has = ", ".join(fit) or "none that is fit"
     text = f"{node.node}: {set_to}, and it has no interface {entry}; it has {has}"
     return _finding(Trouble.PIN_MISSING, node, text, variable)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
-from surefoot.hardware.interface_kinds import FIRST_CLASS, Kind, kind_of, unfit
+from surefoot.hardware.interface_kinds import FIRST_CLASS, INSIDE, Kind, kind_of, unfit
 from surefoot.hardware.network_facts import Address, Call, Interface, Network, NodeNetwork
 from surefoot.hostlist import folded
 from surefoot.model.base import Record
@@ -100,6 +100,7 @@ class View:
                 if not bad[interface.name]
                 for address in interface.usable
             ]
+        self.containers = {node for node, kinds in self.kinds.items() if not FIRST_CLASS & set(kinds.values())}
         self._leave_out_private()
         self._calls: dict[tuple[str, str, str], list[Call]] = {}
         self.spoke = {node.node: node.reach for node in nodes if node.reach is not None}
@@ -175,9 +176,15 @@ class View:
         """Whether a default route of the node leads over that interface."""
         return member.interface.name in self.nodes[member.node].default_interfaces
 
-    def first_class(self, node: str) -> list[str]:
-        """Names of the node's interfaces that clusters meet over, fit or not."""
-        return [name for name, kind in self.kinds[node].items() if kind in FIRST_CLASS]
+    def leads(self, node: str, interface: Interface) -> bool:
+        """Whether it leads out of the node, fit or not: hardware and its like, or a container's way out."""
+        kind = self.kinds[node][interface.name]
+        out = kind in INSIDE and interface.elsewhere and interface.master is None
+        return kind in FIRST_CLASS or (node in self.containers and out)
+
+    def leading(self, node: str) -> list[str]:
+        """Names of the node's interfaces that lead out of it, fit or not."""
+        return [interface.name for interface in self.nodes[node].interfaces if self.leads(node, interface)]
 
 
 def some(texts: Iterable[str], most: int = 4) -> str:

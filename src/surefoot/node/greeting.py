@@ -29,14 +29,14 @@ FAMILIES = {"4": socket.AF_INET, "6": socket.AF_INET6}
 
 
 @contextmanager
-def listening(nonce: str, token: str) -> Iterator[dict[str, Fact]]:
+def listening(nonce: str, execution: str) -> Iterator[dict[str, Fact]]:
     """Greet whoever connects, on one port of all IPv4 and one of all IPv6 addresses; yields those ports by family.
 
-    The port follows from `token`, so that all hosts of a job listen on the same one: a wrong host then
+    The port follows from `execution`, so that all hosts of a job listen on the same one: a wrong host then
     says who it is, where another port would only be refused. Where that one is taken, on others.
     Raises OSError where it can listen on none.
     """
-    wish = FIRST_PORT + int(hashlib.sha256(token.encode()).hexdigest(), 16) % PORTS
+    wish = FIRST_PORT + int(hashlib.sha256(execution.encode()).hexdigest(), 16) % PORTS
     with ExitStack() as open_now:
         selector = open_now.enter_context(selectors.DefaultSelector())
         ports = {}

@@ -55,7 +55,7 @@ class Meeting:
     me: str
     everyone: tuple[str, ...]
     """All nodes by the names that the scheduler calls them by, in the same order on each."""
-    token: str
+    execution: str
     """Same for all nodes of one execution of the job: files of an earlier one lie in the same folder."""
 
     @property
@@ -156,7 +156,7 @@ def read_cards(meeting: Meeting, kind: str, wanted: Iterable[str]) -> dict[str, 
             card = json.loads(path.read_text())
         except (OSError, ValueError):
             continue  # replaced, or stale on NFS: the next look opens it anew
-        if isinstance(card, dict) and card.get("token") == meeting.token and card.get("me") == node:
+        if isinstance(card, dict) and card.get("execution") == meeting.execution and card.get("me") == node:
             cards[node] = card
     return cards
 
@@ -192,9 +192,9 @@ def meet(meeting: Meeting, interfaces: Sequence[dict[str, Any]], limits: Limits 
     limits = limits or Limits()
     begun, nonce = time.monotonic(), secrets.token_hex(16)
     own = own_addresses(interfaces)
-    with listening(nonce, meeting.token) as ports:
+    with listening(nonce, meeting.execution) as ports:
         card = {
-            "me": meeting.me, "token": meeting.token, "host": socket.gethostname(), "nonce": nonce,
+            "me": meeting.me, "execution": meeting.execution, "host": socket.gethostname(), "nonce": nonce,
             "ports": ports, "addresses": own,
         }  # fmt: skip
         write_atomic(meeting.file("net", meeting.me), json.dumps(card, indent=1))
