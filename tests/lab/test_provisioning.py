@@ -52,3 +52,8 @@ def test_hosts_bear_a_name_that_no_other_lab_has_and_secrets_stay_in_their_files
     secrets = {name: value for name, value in everything["vars"].items() if name.endswith(("_base64", "_password"))}
     assert len(secrets) == 3
     assert all(str(tmp_path / "secrets") in value and "lookup" in value for value in secrets.values())
+
+
+def test_the_role_is_told_which_release_of_slurm_the_hosts_have(tmp_path: Path) -> None:
+    text = inventory(LabSpec(name="mine"), 3, LabPaths(tmp_path), (20, 2))
+    assert yaml.safe_load(text)["all"]["vars"]["slurm_release"] == "20.02"

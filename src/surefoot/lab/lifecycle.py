@@ -133,10 +133,10 @@ def _write_lab(home: LabHome, state: LabState) -> None:
     write_atomic(paths.known_hosts, known)
     write_atomic(paths.ssh_config, configuration.ssh_config(spec, slot, key=paths.key, known_hosts=paths.known_hosts))
     _write_cluster_file(spec, paths)
-    if spec.by_roles:
-        write_atomic(paths.inventory, provisioning.inventory(spec, slot, paths))
-    _make_shared(paths, (CLIMBER_UID, CLIMBER_UID) if spec.bare else identity(base, CLIMBER), login_key)
     release = configuration.DEFAULT_RELEASE if spec.bare else version(base, "slurmctld")
+    if spec.by_roles:
+        write_atomic(paths.inventory, provisioning.inventory(spec, slot, paths, release))
+    _make_shared(paths, (CLIMBER_UID, CLIMBER_UID) if spec.bare else identity(base, CLIMBER), login_key)
     for host in spec.hosts:
         who = Identity(uuid.uuid4().hex, (paths.secrets / f"{host}.key").read_text(), login_key, known)
         upper = paths.host(host).upper

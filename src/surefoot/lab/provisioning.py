@@ -14,7 +14,7 @@ from typing import Any
 
 from surefoot.errors import EvidenceError, MachineryError, RequestError
 from surefoot.lab.commands import ALONE
-from surefoot.lab.configuration import GPU_TYPE
+from surefoot.lab.configuration import DEFAULT_RELEASE, GPU_TYPE, Release
 from surefoot.lab.host_files import Secrets
 from surefoot.lab.places import LabPaths
 from surefoot.lab.spec import HEAD, LabSpec, address
@@ -56,8 +56,8 @@ def cluster_section(paths: LabPaths) -> str:
     return f"ansible:\n  site: {json.dumps(str(SITE))}\n  inventory:\n{listed}"
 
 
-def inventory(spec: LabSpec, slot: int, paths: LabPaths) -> str:
-    """This lab's own inventory, as YAML. Secrets stay in files that root alone may read."""
+def inventory(spec: LabSpec, slot: int, paths: LabPaths, release: Release = DEFAULT_RELEASE) -> str:
+    """This lab's own inventory, as YAML. Secrets stay in files that root alone may read. `release`: of its Slurm."""
 
     def host(name: str) -> dict[str, Any]:
         # By the alias that no other lab has: Ansible keeps connections by that name.
@@ -74,6 +74,7 @@ def inventory(spec: LabSpec, slot: int, paths: LabPaths) -> str:
                 "ansible_user": "root",
                 "ansible_ssh_common_args": f"-F {paths.ssh_config}",
                 "slurm_cluster_name": spec.name,
+                "slurm_release": f"{release[0]}.{release[1]:02d}",
                 "slurm_node_cpus": spec.cpus_per_node,
                 "slurm_node_memory_mib": spec.memory_mib,
                 "gres_gpus_per_node": spec.gpus_per_node,
