@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 
 import pytest
 
 import network_sites as sites
 from surefoot.hardware.interfaces import NetworkChoice, choose
+from surefoot.hardware.network_facts import NodeNetwork
 from surefoot.hardware.network_view import Finding, Trouble
 
 Damage = Callable[[sites.Site], object]
@@ -207,3 +209,48 @@ def test_among_many_nodes_of_eight_rails_the_odd_one_is_named() -> None:
     choice = choose(nodes, site.names)
     assert only(choice, Trouble.MTU).nodes == ("gpu27",)
     assert {node.interface for node in choice.nodes} == {"bond0"}
+
+
+DAMAGED_CALL: dict[str, Callable[[dict[str, object]], object]] = {
+    "refused": lambda call: call.update(outcome="refused"),
+    "another host's nonce": lambda call: call.update(greeted="nonce-n3" if call["node"] != "n3" else "nonce-n1"),
+    "no nonce": lambda call: call.update(greeted=None),
+    "another interface": lambda call: call.update(interface="docker0"),
+    "another address": lambda call: call.update(address="10.1.0.99"),
+    "another node": lambda call: call.update(node="n9"),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGED_CALL)
+def test_one_call_that_does_not_prove_its_pair_undoes_the_choice(what: str) -> None:
+    site = sites.management_only(3)
+    whole = [node.model_dump(mode="json") for node in site.nodes()]
+    count = sum(len(node["reach"]["calls"]) for node in whole)
+    undone = 0
+    for number in range(count):
+        nodes = copy.deepcopy(whole)
+        call = [call for node in nodes for call in node["reach"]["calls"]][number]
+        if call["interface"] == "eno1":
+            DAMAGED_CALL[what](call)
+            choice = choose([NodeNetwork.model_validate(node) for node in nodes], site.names)
+            assert all(node.interface is None for node in choice.nodes)
+            assert only(choice, Trouble.NO_COMMON_NETWORK)
+            undone += 1
+    assert undone == 6
+
+
+@pytest.mark.parametrize("key", ["calls", "neighbours"])
+def test_who_called_nobody_proves_nothing(key: str) -> None:
+    site = sites.management_only(3)
+    nodes = [node.model_dump(mode="json") for node in site.nodes()]
+    nodes[1]["reach"][key] = []
+    choice = choose([NodeNetwork.model_validate(node) for node in nodes], site.names)
+    assert all(node.environment == {} for node in choice.nodes)
+    assert "n2" in only(choice, Trouble.NO_COMMON_NETWORK).text
+
+
+def test_another_nodes_word_is_not_taken_for_a_nodes_own() -> None:
+    nodes = [node.model_dump(mode="json") for node in sites.management_only(3).nodes()]
+    nodes[1]["reach"] = nodes[0]["reach"]
+    with pytest.raises(ValueError, match="whom n1 reached is not what n2 reached"):
+        NodeNetwork.model_validate(nodes[1])

@@ -210,3 +210,9 @@ def test_every_interface_on_the_subnet_leads_there() -> None:
     ]
     assert reach.ways("10.0.0.9", own, {}) == [("a", "10.0.0.1"), ("b", "10.0.0.2")]
     assert ipaddress.ip_address("10.0.0.9")
+
+
+@pytest.mark.parametrize("everyone", [("b",), ("a", "a"), ("a", "../b"), ("a", "")])
+def test_names_that_cannot_be_files_of_different_nodes_are_refused(everyone: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match="names must differ"):
+        meeting(Path(), "a", *everyone)

@@ -215,3 +215,15 @@ def test_the_files_say_what_the_kernel_knows(pair: Hosts) -> None:
     assert found["lo"]["speed_mbit_s"]["value"] is None
     assert "Invalid argument" in found["lo"]["speed_mbit_s"]["unknown"]
     assert json.dumps(found)
+
+
+def test_hosts_of_ipv6_alone_meet_too(tmp_path: Path) -> None:
+    with network_hosts.hosts(tmp_path, "n1", "n2") as hosts:
+        hosts.network("lan")
+        for number, host in enumerate(hosts.names, 1):
+            hosts.cable("lan", host, "eth0", "")
+            hosts.do(host, f"addr add fd00::{number}/64 dev eth0 nodad")
+            hosts.hosts_files[host] = "127.0.0.1 localhost\nfd00::1 n1\nfd00::2 n2\n"
+        choice = judged(hosts)
+    assert [(node.interface, node.address) for node in choice.nodes] == [("eth0", "fd00::1"), ("eth0", "fd00::2")]
+    assert choice.findings == ()

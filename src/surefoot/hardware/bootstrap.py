@@ -85,7 +85,8 @@ def _member_rank(view: View, member: Member) -> tuple[object, ...]:
 def _failing(view: View, place: Place) -> list[str]:
     """Pairs that were tried and did not reach each other there, in words."""
     members = place.members
-    return [
+    alone = [f"between {node} and the others nothing was tried" for node in view.left_alone(list(members))]
+    return alone + [
         f"{caller} does not reach {called} at {members[called].at} ({view.what_came(members[caller], members[called])})"
         for caller, called in view.asked()
         if caller in members and called in members and not view.reaches(members[caller], members[called])

@@ -146,7 +146,7 @@ def _partial(view: View, subnets: Subnets, nodes: Sequence[str]) -> Iterator[Fin
 
 def _reached_from(view: View, member: Member, others: Iterable[str]) -> bool:
     calls = [call for other in others for call in view.calls(other, member)]
-    return bool(calls) and all(call.outcome == "reached" for call in calls)
+    return bool(calls) and all(view.right(call) for call in calls)
 
 
 def _unreached(view: View, subnets: Subnets) -> Iterator[Finding]:

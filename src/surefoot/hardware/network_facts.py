@@ -6,9 +6,9 @@ Written by ``surefoot.node.facts.network``, ``surefoot.node.facts.fabric`` and `
 from __future__ import annotations
 
 import ipaddress
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field, IPvAnyAddress, IPvAnyNetwork
+from pydantic import Field, IPvAnyAddress, IPvAnyNetwork, model_validator
 
 from surefoot.hardware.fact import Fact, Known, Natural, Positive, Text, TextFact
 from surefoot.model.base import Record
@@ -237,6 +237,12 @@ class NodeNetwork(Record):
     """None: it never told."""
     environment: dict[str, str] = {}
     """Variables that the job sets there, or that the node has itself; pins are looked for in them."""
+
+    @model_validator(mode="after")
+    def _reach_is_its_own(self) -> Self:
+        if self.reach is not None and self.reach.me != self.node:
+            raise ValueError(f"whom {self.reach.me} reached is not what {self.node} reached")
+        return self
 
     def interface(self, name: str) -> Interface | None:
         """The interface of that name."""

@@ -119,9 +119,7 @@ def _judged(view: View, node: NodeNetwork, set_to: str, name: str, variable: str
     assert interface is not None, name
     if not (interface.up and interface.carrier):
         return _finding(Trouble.PIN_DOWN, node, f"{node.node}: {set_to}, and {name} has no link", variable)
-    reached = (
-        {c.node for c in node.reach.calls if c.interface == name and c.outcome == "reached"} if node.reach else set()
-    )
+    reached = {c.node for c in node.reach.calls if c.interface == name and view.right(c)} if node.reach else set()
     others = {other for caller, other in view.asked() if caller == node.node}
     missing = sorted(others - reached)
     if kind not in FIRST_CLASS | INSIDE and (missing or kind is not Kind.WIRELESS):

@@ -148,9 +148,20 @@ class View:
         """Calls of a node to one address of another."""
         return self._calls.get((caller, to.node, to.at), [])
 
+    def right(self, call: Call) -> bool:
+        """Whether the right host answered: the nonce is the one that it says itself it greeted with."""
+        to = self.spoke.get(call.node)
+        return call.outcome == "reached" and to is not None and call.greeted == to.nonce
+
     def reaches(self, caller: Member, to: Member) -> bool:
         """Whether the right host answered, from this very interface."""
-        return any(c.outcome == "reached" for c in self.calls(caller.node, to) if c.interface == caller.interface.name)
+        return any(self.right(c) for c in self.calls(caller.node, to) if c.interface == caller.interface.name)
+
+    def left_alone(self, nodes: Sequence[str]) -> list[str]:
+        """Of several nodes, those that called no other or that no other was to call: of them nothing is known."""
+        pairs = list(self.asked())
+        called, calling = {to for _, to in pairs}, {caller for caller, _ in pairs}
+        return [node for node in nodes if len(nodes) > 1 and not (node in called and node in calling)]
 
     def what_came(self, caller: Member, to: Member) -> str:
         """Why `to` is not reached from there, in words."""
@@ -159,6 +170,8 @@ class View:
         if not own:
             return "never tried"
         call = own[0]
+        if call.outcome == "reached" and not self.right(call):
+            return "answered with a nonce that is not its own"
         if call.outcome == "reached":
             return f"reached over {call.interface}, not {caller.interface.name}"
         return f"{self.outcome(caller.node, call)}" + (

@@ -58,6 +58,12 @@ class Meeting:
     execution: str
     """Same for all nodes of one execution of the job: files of an earlier one lie in the same folder."""
 
+    def __post_init__(self) -> None:
+        """Names are those of files, and one is this node's. Raises ValueError."""
+        wrong = [name for name in self.everyone if not name or "/" in name]
+        if wrong or len(set(self.everyone)) != len(self.everyone) or self.me not in self.everyone:
+            raise ValueError(f"{self.me} among {self.everyone}: names must differ, hold no /, and one is this node's")
+
     @property
     def neighbours(self) -> tuple[str, ...]:
         """Those that this node connects to, in everyone's order."""
