@@ -139,6 +139,14 @@ class Precheck(NodeRungSpec):
     rung: Literal["precheck"]
 
 
+class Mesh(NodeRungSpec):
+    """All ranks start, each on what is its own, find each other and compute together."""
+
+    rung: Literal["mesh"]
+    max_clock_offset_s: float = Field(default=0.5, gt=0)
+    """How far the clock of a node may be from that of the first. Logs of several nodes are read side by side."""
+
+
 class Storage(NodeRungSpec):
     """Shared storage holds what is written, atomically, for every rank."""
 
@@ -243,7 +251,7 @@ class Review(RungSpec):
 
 
 AnyRung = Annotated[
-    Runner | Sync | Inventory | Drift | SchedulerSmoke | Precheck | Storage | Collectives | Compute | Cache | Ddp | FakeTrainer
+    Runner | Sync | Inventory | Drift | SchedulerSmoke | Precheck | Mesh | Storage | Collectives | Compute | Cache | Ddp | FakeTrainer
     | Finetune | Evaluate | Gate | Review,
     Field(discriminator="rung"),
 ]  # fmt: skip

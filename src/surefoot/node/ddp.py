@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -39,13 +40,14 @@ def parameter_digest(model: torch.nn.Linear) -> str:
     return hashlib.sha256(raw).hexdigest()
 
 
-def main(rank: Rank) -> None:
-    """Forward, loss, backward (DDP averages gradients), all-reduce of the loss, one SGD step."""
+def step(rank: Rank, device: torch.device) -> dict[str, Any]:
+    """Forward, loss, backward (DDP averages gradients), all-reduce of the loss, one SGD step; every value of it.
+
+    The process group is joined already.
+    """
     # TF32 would be off by more than the judge allows; some images switch it on.
     torch.set_float32_matmul_precision("highest")
     seed = rank.request["seed"]
-    device = device_of(rank)
-    join(rank, device)
     model = model_of(seed, device)
     wrapped = DistributedDataParallel(model, device_ids=[device.index] if device.type == "cuda" else None)
     optimizer = torch.optim.SGD(wrapped.parameters(), lr=LEARNING_RATE)
@@ -58,16 +60,28 @@ def main(rank: Rank) -> None:
     assert model.bias.grad is not None
     gradients = (model.weight.grad.cpu().tolist(), model.bias.grad.cpu().tolist())
     optimizer.step()
-    data = {
+    return {
         "rank": rank.rank, "backend": dist.get_backend(), "world_size": dist.get_world_size(), "device": device_facts(device),
         "parameter_device": str(model.weight.device), "loss": loss.item(), "loss_sum": total.item(),
         "weight_gradient": gradients[0], "bias_gradient": gradients[1],
         "weight_after": model.weight.detach().cpu().tolist(), "bias_after": model.bias.detach().cpu().tolist(),
         "parameter_digest": parameter_digest(model),
     }  # fmt: skip
+
+
+def fits(rank: Rank, total: float) -> bool:
+    """Whether the sum of losses over all ranks is the one that arithmetic says."""
+    return math.isclose(total, expected_step(rank.request["seed"], rank.world_size).loss_sum, rel_tol=1e-5)
+
+
+def main(rank: Rank) -> None:
+    """Join, step, leave."""
+    device = device_of(rank)
+    join(rank, device)
+    data = step(rank, device)
     leave()
     say(f"rank {rank.rank}: loss {data['loss']:.6f}, sum over ranks {data['loss_sum']:.6f}, on {device}")
-    if rank.rank == 0 and math.isclose(data["loss_sum"], expected_step(seed, rank.world_size).loss_sum, rel_tol=1e-5):
+    if rank.rank == 0 and fits(rank, data["loss_sum"]):
         say(SUCCESS)
     rank.report(data)
 

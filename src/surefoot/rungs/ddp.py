@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from pydantic import Field
-
 from surefoot.benchmarks.ddp_step import Step, expected_step, seed_of
-from surefoot.benchmarks.device import Device, device_problems
+from surefoot.benchmarks.device import device_problems
 from surefoot.errors import EvidenceError
 from surefoot.model.check import Check
 from surefoot.model.ladder import Ddp as DdpSpec
@@ -17,27 +14,19 @@ from surefoot.model.measurement import Measurement
 from surefoot.model.run import JobsStep, Judgement
 from surefoot.rungs.base import Asked, Layout, PlanContext, Rung, View, idle_gpu, layout
 from surefoot.rungs.judging import RankData, Said, decide, said, shorten, summed_up
+from surefoot.rungs.step_values import (
+    TOLERANCE,
+    StepValues,
+    gradient_distance,
+    loss_fits,
+    parameter_distance,
+    refuse_misshapen,
+)
 from surefoot.rungs.threads import cpus_per_rank
 
-TOLERANCE = 1e-5
-"""Relative to the largest value: float32 has 6e-8 for each operation, and no value takes more than
-some eighty of them (40 terms of the loss, 10 of a product, the sum over ranks)."""
 
-
-class Stepped(RankData):
+class Stepped(StepValues, RankData):
     """What ``surefoot.node.ddp`` reports."""
-
-    backend: str
-    world_size: int
-    device: Device
-    parameter_device: str
-    loss: float
-    loss_sum: float
-    weight_gradient: tuple[tuple[float, ...], ...]
-    bias_gradient: tuple[float, ...]
-    weight_after: tuple[tuple[float, ...], ...]
-    bias_after: tuple[float, ...]
-    parameter_digest: str = Field(pattern="^[0-9a-f]{64}$")
 
 
 GPU_JOB = "ddp_gpu"
@@ -90,7 +79,7 @@ class Ddp(Rung[DdpSpec, Facts]):
         for job, asked in view.expect["worlds"].items():
             ranks = said(view.evidence, job, Stepped)
             for rank in ranks:
-                _refuse_misshapen(rank, asked["world_size"])
+                refuse_misshapen(rank.data, asked["world_size"], rank.file)
             worlds.append(World(job, asked["world_size"], asked["device"], asked["backend"], ranks))
         return tuple(worlds)
 
@@ -117,15 +106,6 @@ class Ddp(Rung[DdpSpec, Facts]):
         )
 
 
-def _refuse_misshapen(rank: Said[Stepped], world_size: int) -> None:
-    data = rank.data
-    if data.world_size != world_size:
-        raise EvidenceError(f"its group had {data.world_size} ranks", file=rank.file)
-    rows = (*data.weight_gradient, *data.weight_after, data.bias_gradient, data.bias_after)
-    if len(data.weight_gradient) != 10 or len(data.weight_after) != 10 or any(len(row) != 10 for row in rows):
-        raise EvidenceError("a gradient or parameter is not of shape 10 × 10 and 10", file=rank.file)
-
-
 def _mean_loss(world: World) -> float:
     return world.ranks[0].data.loss_sum / world.size
 
@@ -141,10 +121,6 @@ def _checks(world: World, step: Step, view: View) -> list[Check]:
         checks += [_loss(world, rank, step, view), _gradient(world, rank, step, view)]
         checks.append(_parameters(world, rank, step, view))
     return [*checks, _identical(world, view)]
-
-
-def _close(found: float, wanted: float, scale: float) -> bool:
-    return math.isfinite(found) and abs(found - wanted) <= TOLERANCE * max(scale, 1e-3)
 
 
 def _world(world: World, view: View) -> Check:
@@ -186,7 +162,7 @@ def _devices(world: World, view: View) -> Check:
 
 def _loss(world: World, rank: Said[Stepped], step: Step, view: View) -> Check:
     own, total = step.losses[rank.rank], step.loss_sum
-    ok = _close(rank.data.loss, own, own) and _close(rank.data.loss_sum, total, total)
+    ok = loss_fits(rank.data, step)
     return decide(
         f"{world.job}.rank{rank.rank}.loss",
         f"{rank.where}: its loss, and the all-reduced sum of all losses, are the computed ones",
@@ -201,20 +177,8 @@ def _loss(world: World, rank: Said[Stepped], step: Step, view: View) -> Check:
     )
 
 
-def _worst(found: list[float], wanted: list[float]) -> tuple[bool, float]:
-    """Whether all are close, relative to the largest, and the largest distance."""
-    scale = max(abs(value) for value in wanted)
-    ok = len(found) == len(wanted) and all(_close(f, w, scale) for f, w in zip(found, wanted, strict=True))
-    return ok, max(abs(f - w) for f, w in zip(found, wanted, strict=True))
-
-
-def _flat(matrix: Any, vector: Any) -> list[float]:
-    return [value for row in matrix for value in row] + list(vector)
-
-
 def _gradient(world: World, rank: Said[Stepped], step: Step, view: View) -> Check:
-    found = _flat(rank.data.weight_gradient, rank.data.bias_gradient)
-    ok, worst = _worst(found, _flat(step.weight_gradient, step.bias_gradient))
+    ok, worst = gradient_distance(rank.data, step)
     return decide(
         f"{world.job}.rank{rank.rank}.gradient",
         f"{rank.where}: the gradient is the average over all ranks' data",
@@ -229,8 +193,7 @@ def _gradient(world: World, rank: Said[Stepped], step: Step, view: View) -> Chec
 
 
 def _parameters(world: World, rank: Said[Stepped], step: Step, view: View) -> Check:
-    found = _flat(rank.data.weight_after, rank.data.bias_after)
-    ok, worst = _worst(found, _flat(step.weight_after, step.bias_after))
+    ok, worst = parameter_distance(rank.data, step)
     return decide(
         f"{world.job}.rank{rank.rank}.parameters",
         f"{rank.where}: one SGD step moved the parameters to where arithmetic says",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from surefoot.hardware.comparable import comparable
 from surefoot.hardware.facts import NodeFacts
@@ -45,17 +43,6 @@ def test_an_arm_cpu_without_a_name_is_told_by_implementer_and_part(tmp_path: Pat
     (tmp_path / "cpuinfo").write_text("processor : 0\nCPU implementer : 0x41\nCPU part : 0xd85\n\nprocessor : 1\n")
     assert machine.cpu_model(tmp_path / "cpuinfo").endswith("implementer 0x41 part 0xd85")
     assert "microcode" in fact(lambda: machine.microcode(tmp_path / "cpuinfo"))["unknown"]
-
-
-@given(st.sets(st.integers(0, 300)))
-def test_lists_of_cpus_are_read_and_written_alike(cpus: set[int]) -> None:
-    assert machine.cpu_set(machine.cpu_list(cpus)) == cpus
-
-
-@pytest.mark.parametrize("text", ["1-", "a", "1,,2", "0-3x"])
-def test_what_is_no_list_of_cpus_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="no list of CPUs"):
-        machine.cpu_set(text)
 
 
 def test_limits_are_the_least_on_the_way_to_the_root(tmp_path: Path) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import socket
 from pathlib import Path
 from typing import Any
 
+from surefoot import numbers
 from surefoot.node.facts import Fact, fact
 from surefoot.node.facts.limits import memory_limit
 
@@ -127,30 +127,8 @@ def own_addresses() -> list[str]:
     return list(dict.fromkeys(str(entry[4][0]).split("%")[0] for entry in found))
 
 
-def cpu_set(text: str) -> set[int]:
-    """CPUs of a list as the kernel writes it (``0-3,8``). Raises ValueError for anything else."""
-    cpus: set[int] = set()
-    for part in text.split(",") if text else []:
-        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
-        if match is None:
-            raise ValueError(f"{text!r} is no list of CPUs")
-        cpus.update(range(int(match[1]), int(match[2] or match[1]) + 1))
-    return cpus
-
-
-def cpu_list(cpus: set[int]) -> str:
-    """The list of `cpu_set` for these CPUs."""
-    parts: list[list[int]] = []
-    for cpu in sorted(cpus):
-        if parts and cpu == parts[-1][-1] + 1:
-            parts[-1][1:] = [cpu]
-        else:
-            parts.append([cpu])
-    return ",".join("-".join(map(str, part)) for part in parts)
-
-
 def affinity() -> dict[str, Any]:
     """Where this process may run: its CPUs, and the NUMA nodes that they belong to."""
     mine = os.sched_getaffinity(0)
-    near = fact(lambda: [name for name, cpus in numa_nodes().items() if mine & cpu_set(cpus)])
-    return {"cpus": cpu_list(mine), "numa_nodes": near}
+    near = fact(lambda: [name for name, cpus in numa_nodes().items() if mine & numbers.parse(cpus)])
+    return {"cpus": numbers.listed(mine), "numa_nodes": near}
