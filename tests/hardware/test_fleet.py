@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surefoot.hardware.fleet import Agreement, Fleet, Presence, Row, Unknown, compare
-from surefoot.hostlist import expand
+from surefoot.hostlist import expand, natural
 
 Told = dict[str, dict[str, str | Unknown]]
 
@@ -69,6 +69,7 @@ def test_every_node_stands_exactly_once_in_each_fact_that_its_group_has(told: To
 def test_every_share_is_what_its_nodes_told(told: Told) -> None:
     for row in compare(told).rows:
         for share in row.shares:
+            assert list(share.hosts) == sorted(share.hosts, key=natural)
             for key in row.keys:
                 values = {told[host].get(key, Presence.MISSING) for host in share.hosts}
                 assert len(values) == 1
@@ -234,6 +235,21 @@ def test_a_gpu_that_is_gone_is_one_row_and_not_one_for_each_of_its_facts() -> No
     assert found.odd == (("gpu17", 30),)
 
 
+@pytest.mark.parametrize("kept", ["value 2", "worn", Unknown("no permission")])
+def test_a_thing_of_which_a_node_tells_a_single_fact_is_not_said_to_be_missing(kept: str | Unknown) -> None:
+    told = fleet(5, gpus=1, facts=3)
+    del told["gpu4"]["gpu0.a"], told["gpu4"]["gpu0.b"]
+    told["gpu4"]["gpu0.c"] = kept
+    assert {"gpu0.a", "gpu0.b", "gpu0.c"} <= {row.name for row in compare(told).rows}
+
+
+def test_nodes_of_several_groups_are_named_in_order() -> None:
+    told: Told = {f"n{n}": {"a": "1" if n < 7 else "2"} for n in range(10)}
+    groups = {host: "xy"[n % 2] for n, host in enumerate(told)}
+    (row,) = compare(told, group_of=groups, everywhere=lambda _: True).rows
+    assert [list(share.hosts) for share in row.shares] == [[f"n{n}" for n in range(7)], ["n7", "n8", "n9"]]
+
+
 def test_a_node_that_can_not_list_its_gpus_does_not_lack_them() -> None:
     told = fleet(4)
     told["gpu3"] = {key: value for key, value in told["gpu3"].items() if "." not in key}
@@ -305,6 +321,16 @@ def test_unlike_values_never_look_alike(start: str, one: str, end: str) -> None:
     shown = [share["value"] for share in row.cells()["shares"]]
     assert len(set(shown)) == 2
     assert all(text.isprintable() for text in shown)
+
+
+def test_long_values_are_shown_where_they_differ_and_whole_where_that_is_in_several_places() -> None:
+    options = "rw,relatime,vers=4.2,rsize=1048576,wsize=1048576,namlen=255,hard,proto=tcp,timeo="
+    assert sentences({"n1": {"a": f"{options}600,x"}, "n2": {"a": f"{options}100,x"}}) == [
+        "a …o=tcp,timeo=600,x on n1, …o=tcp,timeo=100,x on n2: no majority"
+    ]
+    values = [f"{options}600", f"{options}100", "ro"]
+    (row,) = compare({f"n{n}": {"a": value} for n, value in enumerate(values)}).rows
+    assert [share["value"] for share in row.cells()["shares"]] == values
 
 
 @pytest.mark.parametrize("value", ["unknown (no NVML)", "not there", ""])

@@ -24,6 +24,7 @@ from surefoot.model.check import Check
 from surefoot.model.run import RungResult, RunManifest
 from surefoot.model.status import Status, exit_code
 from surefoot.reports import charts, details
+from surefoot.reports import fleet as fleets
 from surefoot.reports import text as words
 from surefoot.reports.figures import headline, key_figures, rung_order, span
 from surefoot.units import format_size
@@ -35,6 +36,8 @@ CHANGED_MOST = 200
 MEASUREMENTS_MOST = 120
 CHECKS_MOST = 400
 """Checks of one rung on the page; those that did not pass come first when there are more."""
+FACTS_MOST = 200
+"""Rows of a drift matrix that stand open, and as many of those that agree."""
 TEXT_MOST = 600
 
 _DIGEST = re.compile(r"[0-9a-f]{40,}")
@@ -70,6 +73,11 @@ class RungView:
         if self.status in (Status.BLOCKED, Status.SKIPPED):
             return bool(self.checks)
         return self.status is not Status.PASSED
+
+    @property
+    def fleet(self) -> fleets.FleetView | None:
+        """Its drift matrix, where it recorded one."""
+        return fleets.view(self.result.judgement.details) if self.result else None
 
     @property
     def passed_checks(self) -> int:
@@ -114,7 +122,7 @@ def render(manifest: RunManifest, results: Sequence[RungResult], overall: Status
         command=shlex.join(manifest.command),
         evidence_root=evidence_root.rstrip("/") + "/" if evidence_root else "",
         charts=charts,
-        limits={"shown": CHANGED_SHOWN, "most": CHANGED_MOST, "measurements": MEASUREMENTS_MOST, "checks": CHECKS_MOST},
+        limits={"shown": CHANGED_SHOWN, "most": CHANGED_MOST, "measurements": MEASUREMENTS_MOST, "checks": CHECKS_MOST, "facts": FACTS_MOST},
         style=Markup(_file("style.css")),  # noqa: S704 (our own file)
         script=Markup(script),  # noqa: S704 (our own file)
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
