@@ -34,14 +34,18 @@ class Drill:
 
     root: Path
     mark: str = field(default_factory=lambda: f"drill-{uuid.uuid4().hex}")
+    before: tuple[str, ...] = ()
+    """Words in front of each command: a program that starts it."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """What commands find in their environment beside what the tests have."""
 
     def start(self, *arguments: str, root: bool = True) -> subprocess.Popen[str]:
         """A command that goes on; the caller ends it. In a session of its own, as a shell's job is."""
         self.root.parent.mkdir(parents=True, exist_ok=True)
         environment = {k: v for k, v in os.environ.items() if k != "SUREFOOT_ROOT"}
-        environment.update(SUREFOOT_DRILL=self.mark, OMP_NUM_THREADS="1")
+        environment.update(self.env, SUREFOOT_DRILL=self.mark, OMP_NUM_THREADS="1")
         return subprocess.Popen(
-            [sys.executable, "-m", "surefoot", *arguments, *(["--root", str(self.root)] if root else [])],
+            [*self.before, sys.executable, "-m", "surefoot", *arguments, *(["--root", str(self.root)] if root else [])],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

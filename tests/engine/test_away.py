@@ -21,14 +21,14 @@ from surefoot.engine.store import load_manifest
 from surefoot.errors import RequestError, StorageError
 from surefoot.files import tree_files
 from surefoot.model.cluster import Cluster, LocalScheduler, NodeGroup, SlurmScheduler, SshConnection
-from surefoot.model.events import Event, JobChanged, Note
+from surefoot.model.events import Event, JobChanged, Note, event_line
 from surefoot.model.job import JobState
 from surefoot.model.status import Status
 from surefoot.paths import RootPaths, RunPaths
 from surefoot.scheduler.local import LocalScheduler as Processes
 from toy_ladder import NAMES, SLEEPS, chosen, climb, statuses, toys
 
-LOCAL_ONLY = {"owner.json", "events.jsonl", "report.html", "junit.xml", "summary.json"}
+LOCAL_ONLY = {"owner.json", "report.html", "junit.xml", "summary.json"}
 
 
 class Away(LocalConnection):
@@ -74,6 +74,23 @@ def test_evidence_comes_home_and_the_shared_root_holds_the_same_run(tmp_path: Pa
     copied = RunPaths(there)
     judged = Judge(copied, load_manifest(copied), toys()).run()
     assert statuses(judged) == statuses(results)
+
+
+def test_the_log_of_events_lies_there_too_and_as_far_as_the_last_rung_that_ended_when_the_climb_is_killed(
+    tmp_path: Path,
+) -> None:
+    session = new(tmp_path)
+    here, there = session.run_paths.events, tmp_path / "shared/runs/r1/events.jsonl"
+    seen = list[str]()
+
+    def log(event: Event) -> None:
+        with here.open("a") as stream:
+            stream.write(event_line(event) + "\n")
+        seen.append(there.read_text() if there.exists() else "")
+
+    climb(session, toys(), emit=log)
+    assert '"kind":"rung_started"' in seen[-1].replace(" ", "")
+    assert there.read_text() == here.read_text()
 
 
 def test_a_run_of_the_same_name_from_another_machine_is_refused_before_any_job(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def _taken_up(reference: str, configuration: dict[str, Any], *, take_over: bool)
         named = load_cluster(configuration["cluster"]).record if configuration["cluster"] else None
         if named is None or named.connection.kind == "local" or reference == "latest" or "/" in reference:
             raise
-        return fetch_run(named, reference, home, take_over=take_over)
+        return fetch_run(named, reference, home, take_over=take_over, tell=lambda line: click.echo(line, err=True))
 
 
 def _repeated(ladder: Ladder, again: tuple[str, ...]) -> frozenset[str]:

@@ -1,9 +1,10 @@
 """The run's folder on shared storage, for clusters whose storage this machine doesn't see.
 
 Jobs leave their evidence there; here it is sealed and judged. What this machine adds (manifest,
-plans, what commands printed, seals, results) is sent there too, so that the run on shared storage
-is whole: it can be shown and judged on the login host, and outlives this machine. What could not
-be sent is owed, and sent later: an old result must not stand there for good.
+plans, what commands printed, seals, results, the log of events) is sent there too, so that the run
+on shared storage is whole: it can be shown and judged on the login host, and outlives this machine.
+Only who collects (``owner.json``) stays here, and reports, which are made again from the rest. What
+could not be sent is owed, and sent later: an old result must not stand there for good.
 """
 
 from __future__ import annotations
@@ -100,11 +101,14 @@ class Mirror:
         )
 
     def send(self, files: Iterable[Path]) -> None:
-        """Copies of these files of the run, and of what is owed. A failure is told once: the run here is whole without."""
+        """Copies of these files of the run, of its log of events, and of what is owed.
+
+        A failure is told once: the run here is whole without.
+        """
         if not self.connection.remote or self._foreign:
             return
         with self._lock:
-            self._owed |= set(files)
+            self._owed |= {*files, self.here.events}
             if time.monotonic() >= self._again_at:
                 self._pay()
 
@@ -113,8 +117,10 @@ class Mirror:
         self.send(_own(attempt))
 
     def close(self) -> None:
-        """A last try to send what is owed."""
+        """A last try to send what is owed, and the log of events as it is in the end."""
         with self._lock:
+            if self._ours:
+                self._owed.add(self.here.events)
             if self._owed and not self._foreign:
                 self._pay()
 
