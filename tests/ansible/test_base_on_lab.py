@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import base64
-import json
-import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from held import Held
 from lab_drill import lab_here
+from playing import Played, run
 from surefoot.lab.places import LabPaths
+from surefoot.lab.provisioning import SITE
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
-ANSIBLE = Path(__file__).parents[2] / "ansible"
 
 
 @dataclass(frozen=True)
@@ -28,26 +25,12 @@ class Site:
     paths: LabPaths
     folder: Path
 
-    def play(self, *words: str) -> list[dict[str, Any]]:
-        """What the three roles did, event by event."""
-        sockets = self.folder / "s"  # of this lab alone: two labs have hosts of the same name
-        sockets.mkdir(exist_ok=True)
-        env = {
-            "ANSIBLE_CONFIG": str(ANSIBLE / "ansible.cfg"),
-            "ANSIBLE_HOME": str(self.folder),
-            "ANSIBLE_SSH_CONTROL_PATH_DIR": str(sockets),
-            "ANSIBLE_STDOUT_CALLBACK": "surefoot_events",
-            "ANSIBLE_SSH_ARGS": "-o ControlMaster=auto -o ControlPersist=5s",
-            "SUREFOOT_MUNGE_KEY_BASE64": base64.b64encode((self.paths.secrets / "munge.key").read_bytes()).decode(),
-        }
-        tool = str(Path(sys.executable).with_name("ansible-playbook"))
-        argv = [tool, "-i", str(ANSIBLE / "inventory/common"), "-i", str(self.folder / "site.yml"), *words]
-        done = subprocess.run(
-            [*argv, str(self.folder / "play.yml")], cwd=ANSIBLE, capture_output=True, text=True, timeout=200,
-            check=False, env={**os.environ, **env},
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout[-4000:] + done.stderr
-        return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    def play(self, *words: str) -> Played:
+        """What the three roles did."""
+        key = base64.b64encode((self.paths.secrets / "munge.key").read_bytes()).decode()
+        asked = [str(SITE / "inventory/common"), str(self.folder / "site.yml")]
+        env = {"SUREFOOT_MUNGE_KEY_BASE64": key}
+        return run(asked, self.folder, str(self.folder / "play.yml"), *words, env=env).well()
 
     def on(self, host: str, script: str) -> str:
         argv = ["ssh", "-F", str(self.paths.ssh_config), f"root@{host}", script]
@@ -84,28 +67,24 @@ def site(held: Held) -> Iterator[Site]:
         yield Site(paths, folder)
 
 
-def changed(events: list[dict[str, Any]]) -> int:
-    return sum(host["changed"] for host in events[-1]["hosts"].values())
-
-
 @pytest.mark.timeout(600)
 def test_a_second_run_changes_nothing_and_each_change_by_hand_is_named_and_undone(site: Site) -> None:
     site.play()
-    assert changed(site.play()) == 0
-    assert changed(site.play("--check", "--diff")) == 0
+    site.play().well(changed=0)
+    site.play("--check", "--diff").well(changed=0)
     site.on(
         "n1",
         "systemctl stop chrony; sed -i s/n2/n9/ /etc/hosts; mount -o remount,ro /srv/fast;"
         " mkdir -p /etc/cron.d; echo '* * * * * root true' > /etc/cron.d/stray; chmod 0444 /etc/munge/munge.key",
     )
-    events = site.play("--check", "--diff")
+    events = site.play("--check", "--diff").events
     found = [event for event in events if event.get("status") == "changed"]
     assert {event["host"] for event in found} == {"n1"}
     paths = {event.get("path") for event in found}
     assert {"/etc/hosts", "/proc/self/mounts", "/etc/cron.d/stray", "/etc/munge/munge.key"} <= paths
     assert any(event["task"] == "Chrony runs, and starts with the host" for event in found)
     site.play()
-    assert changed(site.play("--check", "--diff")) == 0
+    site.play("--check", "--diff").well(changed=0)
     said = site.on(
         "n1", "systemctl is-active chrony; cat /var/lib/surefoot/strays/etc/cron.d/stray; grep /srv/fast /proc/mounts"
     )
