@@ -189,6 +189,12 @@ def test_a_network_between_two_nodes_is_not_inside_one_and_one_rank_a_node_shows
     assert (found.status, found.shown) == (OPEN, "no two ranks of one node: nothing to show")
 
 
+def test_a_rank_of_one_node_that_wrote_nothing_leaves_open_how_it_is_reached() -> None:
+    assert inside_nodes(read(Job(nodes=1, per_node=4))).status is PASSED
+    found = inside_nodes(read(Job(nodes=1, per_node=4, silent={3})))
+    assert (found.status, "no line of rank 3 of 4" in found.shown) == (OPEN, True)
+
+
 def test_one_node_of_two_that_goes_through_host_memory_is_named() -> None:
     rows = Job().text().split("\n")
     text = "\n".join(

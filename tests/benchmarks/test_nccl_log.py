@@ -67,6 +67,12 @@ def test_a_connection_that_no_communicator_of_its_process_can_have_made_is_an_er
         read(text.replace(old, new, 1))
 
 
+def test_a_connection_of_a_process_that_no_line_calls_a_rank_is_an_error_where_others_are_called_so() -> None:
+    text = Job().text() + info("Channel 00/0 : 0[0] -> 2[0] [send] via NET/IB/0", host="1", pid=100)
+    with pytest.raises(EvidenceError, match="process 100 on 1, and no line tells which rank that is"):
+        read(text)
+
+
 def test_the_gpu_in_brackets_may_be_its_pci_address() -> None:
     text = info("comm 0x1 rank 0 nranks 2 cudaDev 0 busId 3b000 - Init COMPLETE", pid=1) + info(
         "Channel 00/0 : 0[3b000] -> 1[3b000] [send] via NET/IB/1", pid=1

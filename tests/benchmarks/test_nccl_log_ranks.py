@@ -87,6 +87,15 @@ def test_a_handle_that_comes_back_is_another_communicators() -> None:
     assert (first.group, first.completed is not None, second.group, second.completed) == ("0xa", True, "0xb", None)
 
 
+def test_communicators_of_one_process_that_start_together_complete_each_for_itself() -> None:
+    first, second = (
+        f"comm 0x{handle} rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 60 commId 0x{handle}" for handle in "ab"
+    )
+    one, other = found(f"{first} - Init START", f"{second} - Init START", f"{first} - Init COMPLETE")
+    assert (one.group, one.completed is not None) == ("0xa", True)
+    assert (other.group, other.completed) == ("0xb", None)
+
+
 @pytest.mark.parametrize(
     ("message", "total"),
     [

@@ -37,6 +37,8 @@ class NcclLog:
     """Communicators, by their identity, each with its ranks in order."""
     mine: Mapping[Process, tuple[Member, ...]]
     """Process → the ranks that it is, one for each communicator and GPU."""
+    places: Mapping[tuple[str, int], frozenset[Process]]
+    """Communicator and rank → its process; several where two claim to be it."""
 
     @property
     def versions(self) -> frozenset[str]:
@@ -49,16 +51,12 @@ class NcclLog:
 
     def holders(self, connection: Connection, rank: int) -> frozenset[Process]:
         """Processes that `rank` of the connection's communicator can be; empty where the log does not tell."""
-        own = self.mine.get(connection.process, ())
-        found = set()
-        for member in self.made_by(connection) if own else ():
-            group = self.groups.get(member.group) if member.group is not None else None
-            if group is None:
-                return frozenset()
-            there = [other.process for other in group if other.rank == rank]
+        found: set[Process] = set()
+        for member in self.made_by(connection):
+            there = frozenset() if member.group is None else self.places.get((member.group, rank), frozenset())
             if not there:
                 return frozenset()
-            found.update(there)
+            found |= there
         return frozenset(found)
 
     def gaps(self) -> tuple[str, ...]:
@@ -99,9 +97,11 @@ def read_log(texts: Mapping[str, str]) -> NcclLog:
     for line in found.lines:
         processes.setdefault(line.process, line)
     groups: dict[str, list[Member]] = {}
+    places: dict[tuple[str, int], set[Process]] = {}
     for member in ranks:
         if member.group is not None:
             groups.setdefault(member.group, []).append(member)
+            places.setdefault((member.group, member.rank), set()).add(member.process)
     log = NcclLog(
         processes=processes,
         members=ranks,
@@ -111,6 +111,7 @@ def read_log(texts: Mapping[str, str]) -> NcclLog:
         cut=found.cut,
         groups={name: tuple(sorted(group, key=lambda each: each.rank)) for name, group in groups.items()},
         mine={process: tuple(own) for process, own in mine.items()},
+        places={place: frozenset(there) for place, there in places.items()},
     )
     _agree(log)
     return log

@@ -45,6 +45,15 @@ _PREFIX = re.compile(
 )
 _CONNECTS = re.compile(r"(?:Channel|CollNet|Coll) \d|\bvia (?:P2P|SHM|NET|COLLNET)\b|\] -> \d+\[")
 """What only a line about a connection has."""
+_PIECE = re.compile(r"\d\[\w+\](?: \[(?:send|receive)\])? via (?:P2P|SHM|NET|COLLNET)/")
+"""The rest of a torn line, not a sentence that speaks of one."""
+_ANY_HEAD = re.compile(r"[A-Za-z0-9]:\d+:\d+ |NCCL")
+"""In the last row, that nothing ends: a line of NCCL was to stand there."""
+_TOLD = re.compile(
+    r"comm 0x|Init |Bootstrap|NET|Using network |GPU Direct|NCCL[ _]|Bytes -> Algo|channels|Connected all|NVLS comm|Pattern"
+    r"|[Cc]onnect (?:to|returned)|socket(?:Poll|Start|Finalize)Connect"
+)
+"""What readers look for, and a little more: a log is mostly lines about proxies and the machine's topology."""
 
 
 class Process(NamedTuple):
@@ -84,9 +93,7 @@ class Line:
     @property
     def connects(self) -> bool:
         """Whether it tells of a connection, or of a channel that one may belong to."""
-        message = self.message
-        likely = "Channel" in message or " via " in message or "] -> " in message or message.startswith("Coll")
-        return likely and _CONNECTS.search(message) is not None
+        return _CONNECTS.search(self.message) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,28 +101,36 @@ class LogLines:
     """What was found in the files."""
 
     lines: tuple[Line, ...]
+    """Those that tell something, and the first of each process."""
     cut: tuple[str, ...]
     """Files that end in the middle of one of NCCL's lines: what came after is not there."""
 
 
 @dataclass(slots=True)
 class _Found:
-    """A mark in a row, before it is known whose line it is."""
+    """A line before it is known whose it is."""
 
     file: str
     number: int
     row: str
-    run: str
-    """What stands where the host's name should, perhaps with something glued to its front."""
+    head: re.Match[str]
     begins: bool
-    """Whether only a known prefix stands before it: then it is the host's name."""
-    pid: int
-    thread: int
-    device: int
-    source: str
+    """Whether only a known prefix stands before it: then what stands there is the host's name, all of it."""
     warns: bool
     message: str
     whole: bool
+
+    @property
+    def pid(self) -> int:
+        return int(self.head["pid"])
+
+    @property
+    def name(self) -> str:
+        """What stands where the host's name should, perhaps with something glued to its front."""
+        return self.head["host"]
+
+    def wrong(self, problem: str) -> EvidenceError:
+        return EvidenceError(problem, file=self.file, line=self.number, text=self.row)
 
 
 @dataclass(slots=True)
@@ -130,72 +145,58 @@ class _Reader:
     def read(self, text: str, file: str) -> None:
         rows = text.split("\n")
         for number, row in enumerate(rows, 1):
-            if "NCCL " not in row:
-                if " via " in row and _CONNECTS.search(row) and _is_piece(row):
-                    raise EvidenceError("is a piece of a line about a connection", file=file, line=number, text=row)
-                continue
-            self._row(file, number, row, last=number == len(rows))
+            if "NCCL " in row:
+                self._row(file, number, row, last=number == len(rows))
+            elif " via " in row and _PIECE.search(row):
+                raise EvidenceError("is a piece of a line about a connection", file=file, line=number, text=row)
+        if _ANY_HEAD.search(rows[-1]):
+            self.cut.append(file)
 
     def _row(self, file: str, number: int, raw: str, *, last: bool) -> None:
         row = _COLOUR.sub("", raw).rstrip("\r") if "\x1b" in raw or "\r" in raw else raw
         marks = list(_MARK.finditer(row))
-        if last and marks and row:
-            self.cut.append(file)
         if len(marks) > 1 and _CONNECTS.search(row):
             raise EvidenceError("tells of a connection and is torn: two lines in one", file=file, line=number, text=raw)
-        begin = 0
-        heads = []
-        for mark in marks:
-            window = max(begin, mark.start() - _LONGEST_HEAD)
-            head = _HEAD.search(row[window : mark.start()])
-            heads.append((mark, head, window))
-            begin = mark.end()
-        for position, (mark, head, window) in enumerate(heads):
-            following = heads[position + 1] if position + 1 < len(heads) else None
-            end = len(row)
-            if following is not None:
-                end = following[0].start() if following[1] is None else following[2] + following[1].start()
-            message = row[mark.end() : end]
-            if head is None:
-                if _CONNECTS.search(message):
-                    raise EvidenceError(
-                        "tells of a connection, and its head does not say whose", file=file, line=number, text=raw
-                    )
-                continue
-            start = window + head.start()
-            before = row[row.rfind("\r", 0, start) + 1 : start] if position == 0 else "glued"
-            begins = not before or _PREFIX.fullmatch(before) is not None
-            found = _Found(
-                file=file,
-                number=number,
-                row=raw,
-                run=head["host"],
-                begins=begins,
-                pid=int(head["pid"]),
-                thread=int(head["thread"]),
-                device=int(head["device"]),
-                source=(head["source"] or "").strip(),
-                warns=mark[1] == "WARN",
-                message=message,
-                whole=following is None and not last,
-            )
+        end = len(row)
+        pieces = []
+        for mark in reversed(marks):
+            head = _HEAD.search(row, max(0, mark.start() - _LONGEST_HEAD), mark.start())
+            pieces.append((mark, head, row[mark.end() : end]))
+            end = mark.start() if head is None else head.start()
+        for mark, head, message in reversed(pieces):
+            if head is not None:
+                whole = len(pieces) == 1 and not last
+                before = row[row.rfind("\r", 0, head.start()) + 1 : head.start()]
+                begins = mark is marks[0] and (not before or _PREFIX.fullmatch(before) is not None)
+                self._take(_Found(file, number, raw, head, begins, mark[1] == "WARN", message, whole))
+            elif _CONNECTS.search(message):
+                problem = "tells of a connection, and its head does not say whose"
+                raise EvidenceError(problem, file=file, line=number, text=raw)
+
+    def _take(self, found: _Found) -> None:
+        """Keep a line that tells something, or is its process's first."""
+        first = False
+        if found.begins:
+            known = self.hosts.setdefault(found.pid, set())
+            first = found.name not in known
+            known.add(found.name)
+        if first or found.warns or _CONNECTS.search(found.message) or _TOLD.search(found.message):
             self.found.append(found)
-            if begins:
-                self.hosts.setdefault(found.pid, set()).add(found.run)
 
     def lines(self) -> Iterator[Line]:
         for found in self.found:
-            host = found.run if found.begins else self._host(found)
+            head = found.head
+            host = found.name if found.begins else self._host(found)
             yield Line(
                 file=found.file,
                 number=found.number,
                 text=found.row,
                 process=Process(host.split(".")[0], found.pid),
-                thread=found.thread,
-                device=found.device,
+                thread=int(head["thread"]),
+                device=int(head["device"]),
                 message=found.message,
                 warns=found.warns,
-                source=found.source,
+                source=(head["source"] or "").strip(),
                 whole=found.whole,
             )
 
@@ -205,26 +206,18 @@ class _Reader:
         Raises EvidenceError where there is none.
         """
         known = self.hosts.get(found.pid, set())
-        if found.run in known:
-            return found.run
-        host = max((host for host in known if found.run.endswith(host)), key=len, default=None)
+        if found.name in known:
+            return found.name
+        host = max((host for host in known if found.name.endswith(host)), key=len, default=None)
         if host is None:
-            raise EvidenceError(
-                "something unknown stands before the host's name, and no other line begins with that name",
-                file=found.file,
-                line=found.number,
-                text=found.row,
+            raise found.wrong(
+                "something unknown stands before the host's name, and no other line begins with that name"
             )
         return host
 
 
-def _is_piece(row: str) -> bool:
-    """Whether a row without a head is the rest of a torn line, not a sentence that speaks of one."""
-    return re.search(r"\d\[\w+\](?: \[(?:send|receive)\])? via (?:P2P|SHM|NET|COLLNET)/", row) is not None
-
-
 def read_lines(texts: Mapping[str, str]) -> LogLines:
-    """Every line of NCCL in the files (name → content), in their order.
+    """Lines of NCCL in the files (name → content), in their order.
 
     Raises EvidenceError for a line that does not say whose it is.
     """

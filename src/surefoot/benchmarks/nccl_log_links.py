@@ -95,11 +95,6 @@ class Connection:
         """Whether it goes over TCP."""
         return self.kind is Kind.NET and self.how == "Socket"
 
-    @property
-    def holder(self) -> int:
-        """Rank whose process holds the network device."""
-        return self.own if self.proxy is None else self.proxy
-
 
 def connections(lines: Iterable[Line]) -> tuple[Connection, ...]:
     """Every connection. Raises EvidenceError for a line that tells of one and cannot be read."""
