@@ -46,6 +46,14 @@ DAMAGES: dict[str, tuple[Damage, Trouble, tuple[str, ...], str]] = {
         lambda s: s.resolved["gpu04"].update(gpu01=sites.known(["172.17.0.99"])),
         Trouble.NAME, ("gpu04",), "the name gpu01 leads to 172.17.0.99",
     ),
+    "the first node's name leads back to the caller": (
+        lambda s: s.resolved["gpu04"].update(gpu01=sites.known(["127.0.0.1"])),
+        Trouble.NAME, ("gpu04",), "the name gpu01 leads to 127.0.0.1 (lo there)",
+    ),
+    "the first node's name leads to what every host has": (
+        lambda s: s.resolved["gpu04"].update(gpu01=sites.known(["172.17.0.1"])),
+        Trouble.NAME, ("gpu04",), "the name gpu01 leads to 172.17.0.1 (docker0 there)",
+    ),
     "the first node's name is unknown": (
         lambda s: s.resolved["gpu04"].update(gpu01=sites.unknown("gaierror: Name or service not known")),
         Trouble.NAME, ("gpu04",), "leads to nothing",

@@ -52,6 +52,7 @@ def _absent(view: View, expected: Sequence[str]) -> Iterator[Finding]:
 
 def _names(view: View, expected: Sequence[str]) -> Iterator[Finding]:
     """Host names that lead to no address of their host."""
+    known = {name: {member.at for member in members if view.leads(member)} for name, members in view.members.items()}
     loop: dict[str, str] = {}
     astray: list[tuple[str, str, str]] = []
     for name, reach in view.spoke.items():
@@ -60,11 +61,11 @@ def _names(view: View, expected: Sequence[str]) -> Iterator[Finding]:
             if other == name and any(address.is_loopback for address in addresses):
                 loop[name] = ", ".join(str(address) for address in addresses)
             elif other in view.nodes:
-                own = {str(a.address) for i in view.nodes[other].interfaces for a in i.addresses}
                 if led.unknown:
                     astray.append((name, other, f"to nothing ({led.unknown})"))
-                elif not any(str(address) in own for address in addresses):
-                    astray.append((name, other, "to " + ", ".join(str(address) for address in addresses)))
+                elif not any(str(address) in known[other] for address in addresses):
+                    where = ", ".join(_where(view, other, str(address)) for address in addresses)
+                    astray.append((name, other, f"to {where}"))
     if loop:
         yield Finding(
             trouble=Trouble.OWN_NAME,
@@ -87,18 +88,26 @@ def _names(view: View, expected: Sequence[str]) -> Iterator[Finding]:
             )
 
 
+def _where(view: View, node: str, address: str) -> str:
+    """An address, with the interface of the node that has it."""
+    having = [i.name for i in view.nodes[node].interfaces if any(str(a.address) == address for a in i.addresses)]
+    return f"{address} ({having[0]} there)" if having else address
+
+
 def _twice(view: View) -> Iterator[Finding]:
     """An address that two nodes have, on interfaces that lead out."""
     found: dict[str, set[str]] = {}
     for node, members in view.members.items():
         for member in members:
-            if view.leads(node, member.interface):
+            if view.leads(member):
                 found.setdefault(member.at, set()).add(node)
     for caller, reach in view.spoke.items():
         for call in reach.calls:
+            if call.outcome != "other host":
+                continue
             who = call.greeted_by or view.hosts.get(call.greeted or "")
-            fit = any(m.at == call.address and view.leads(m.node, m.interface) for m in view.members.get(call.node, ()))
-            if call.outcome == "other host" and fit and who not in (None, caller):
+            fit = any(m.at == call.address and view.leads(m) for m in view.members.get(call.node, ()))
+            if fit and who not in (None, caller):
                 found.setdefault(call.address, set()).update({call.node, str(who)})
     for address, nodes in found.items():
         if len(nodes) > 1:
@@ -114,7 +123,7 @@ def _partial(view: View, subnets: Subnets, nodes: Sequence[str]) -> Iterator[Fin
     """Subnets that some nodes are on and others are not."""
     for network, members in subnets.items():
         there = [name for name in nodes if name in members]
-        fit = [m for name in there for m in members[name] if view.leads(m.node, m.interface)]
+        fit = [m for name in there for m in members[name] if view.leads(m)]
         lacking = [name for name in nodes if name not in members]
         # Of a fabric with routes between subnets, each is on few nodes, and others reach it all the same.
         if not fit or not lacking or all(_reached_from(view, member, lacking) for member in fit):
@@ -131,7 +140,7 @@ def _partial(view: View, subnets: Subnets, nodes: Sequence[str]) -> Iterator[Fin
     for network, members in subnets.items():
         twice = {
             name: sorted({m.interface.name for m in own}) for name, own in members.items()
-            if len({m.interface.name for m in own if view.leads(m.node, m.interface)}) > 1
+            if len({m.interface.name for m in own if view.leads(m)}) > 1
         }  # fmt: skip
         if twice:
             yield Finding(
@@ -153,15 +162,16 @@ def _unreached(view: View, subnets: Subnets) -> Iterator[Finding]:
     """Pairs that share a subnet and do not reach each other on it, one way or both; and what large packets do."""
     pairs = set(view.asked())
     for network, members in subnets.items():
+        fit = {node: [m for m in own if view.leads(m)] for node, own in members.items()}
         bad: dict[tuple[str, str], str] = {}
         cut: dict[tuple[str, str], str] = {}
         for caller, called in pairs:
-            for to in members.get(called, ()):
-                fit = [m for m in members.get(caller, ()) if view.leads(m.node, m.interface)]
-                if not fit or not view.leads(called, to.interface) or any(view.reaches(m, to) for m in fit):
+            own = fit.get(caller)
+            for to in fit.get(called, ()) if own else ():
+                if not own or any(view.reaches(m, to) for m in own):
                     continue
                 outcomes = {call.outcome for call in view.calls(caller, to)}
-                (cut if "cut off" in outcomes else bad)[caller, called] = view.what_came(fit[0], to)
+                (cut if "cut off" in outcomes else bad)[caller, called] = view.what_came(own[0], to)
         yield from _pairs(str(network), bad, pairs)
         if cut:
             yield Finding(
@@ -193,7 +203,7 @@ def _pairs(network: str, bad: Mapping[tuple[str, str], str], pairs: set[tuple[st
 
 def _mtu(view: View, subnets: Subnets) -> Iterator[Finding]:
     for network, members in subnets.items():
-        rows = [(m.node, m.interface.mtu) for own in members.values() for m in own if view.leads(m.node, m.interface)]
+        rows = [(m.node, m.interface.mtu) for own in members.values() for m in own if view.leads(m)]
         if len({mtu for _, mtu in rows}) > 1:
             odd = _minority(rows)
             yield Finding(
@@ -214,9 +224,7 @@ def _minority(rows: Sequence[tuple[str, int]]) -> list[str]:
 def _speeds(view: View, subnets: Subnets) -> Iterator[Finding]:
     """Links slower than those of their peers. Unknown speeds say nothing."""
     for network, members in subnets.items():
-        known = [
-            (m.node, m.speed) for own in members.values() for m in own if view.leads(m.node, m.interface) and m.speed
-        ]
+        known = [(m.node, m.speed) for own in members.values() for m in own if view.leads(m) and m.speed]
         fastest = max((speed for _, speed in known), default=0)
         slow = [node for node, speed in known if speed < fastest]
         if slow:

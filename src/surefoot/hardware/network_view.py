@@ -108,6 +108,17 @@ class View:
         for name, reach in self.spoke.items():
             for call in reach.calls:
                 self._calls.setdefault((name, call.node, call.address), []).append(call)
+        self._reached = {
+            (name, call.interface, call.node, call.address)
+            for name, reach in self.spoke.items()
+            for call in reach.calls
+            if self.right(call)
+        }
+        self._default = {name: node.default_interfaces for name, node in self.nodes.items()}
+        self._leading = {
+            name: {interface.name for interface in node.interfaces if self._leads(name, interface)}
+            for name, node in self.nodes.items()
+        }
 
     def _leave_out_private(self) -> None:
         """Take out what is a network of each host alone: a BMC's, which gives all hosts the same address.
@@ -155,7 +166,7 @@ class View:
 
     def reaches(self, caller: Member, to: Member) -> bool:
         """Whether the right host answered, from this very interface."""
-        return any(self.right(c) for c in self.calls(caller.node, to) if c.interface == caller.interface.name)
+        return (caller.node, caller.interface.name, to.node, to.at) in self._reached
 
     def left_alone(self, nodes: Sequence[str]) -> list[str]:
         """Of several nodes, those that called no other or that no other was to call: of them nothing is known."""
@@ -187,17 +198,20 @@ class View:
 
     def default(self, member: Member) -> bool:
         """Whether a default route of the node leads over that interface."""
-        return member.interface.name in self.nodes[member.node].default_interfaces
+        return member.interface.name in self._default[member.node]
 
-    def leads(self, node: str, interface: Interface) -> bool:
-        """Whether it leads out of the node, fit or not: hardware and its like, or a container's way out."""
+    def leads(self, member: Member) -> bool:
+        """Whether it leads out of its node: hardware and its like, or a container's way out."""
+        return member.interface.name in self._leading[member.node]
+
+    def _leads(self, node: str, interface: Interface) -> bool:
         kind = self.kinds[node][interface.name]
         out = kind in INSIDE and interface.elsewhere and interface.master is None
         return kind in FIRST_CLASS or (node in self.containers and out)
 
     def leading(self, node: str) -> list[str]:
         """Names of the node's interfaces that lead out of it, fit or not."""
-        return [interface.name for interface in self.nodes[node].interfaces if self.leads(node, interface)]
+        return [i.name for i in self.nodes[node].interfaces if i.name in self._leading[node]]
 
 
 def some(texts: Iterable[str], most: int = 4) -> str:
