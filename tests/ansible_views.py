@@ -2,7 +2,9 @@
 
 Recorded by the commands of the rungs' plans on a lab of three hosts with the small site in
 ``ansible_site``: clean, with three drifts made by hand, and with n2's link cut. Paths of the machine
-are replaced; a document is otherwise as it was printed.
+are replaced. What was added to the documents since then is written into them as today's programs print it for the
+same run: numbers of plays, what of a task is for real, what roles say of packages, and of the inventory only what
+is kept of it.
 """
 
 from __future__ import annotations
@@ -55,12 +57,15 @@ def inventory_view(
     return with_files(view, {**files, **_endings(("look", "nodes", "config"), start)})
 
 
-def drift_view(case: str = "clean", edit: Edit | None = None) -> View:
-    """The drift rung's evidence."""
+def drift_view(
+    case: str = "clean", edit: Edit | None = None, *, group: dict[str, Any] | None = None, **ansible: Any
+) -> View:
+    """The drift rung's evidence. `ansible`, `group`: of the cluster file, over what it says otherwise."""
     said = document(f"check-{case}")
     if edit:
         edit(said)
-    view = planned(DRIFT, {}, Path("/shared"), node_groups=[GROUP], ansible=ANSIBLE, **SLURM)
+    site, groups = {**ANSIBLE, **ansible}, [{**GROUP, **(group or {})}]
+    view = planned(DRIFT, {}, Path("/shared"), node_groups=groups, ansible=site, **SLURM)
     files = {"raw/check.stdout": json.dumps(said, indent=1).encode()}
     return with_files(view, {**files, **_endings(("check",), said["check"]["started_at"])})
 
@@ -91,6 +96,16 @@ def change_event(answer: dict[str, Any], change: Callable[[dict[str, Any]], None
     for event in matching:
         change(event)
     put(answer, found)
+
+
+def change_totals(answer: dict[str, Any], host: str, **more: int) -> None:
+    """Add to what Ansible counts for a host."""
+
+    def add(event: dict[str, Any]) -> None:
+        for name, figure in more.items():
+            event["hosts"][host][name] += figure
+
+    change_event(answer, add, event="stats")
 
 
 def change_said(answer: dict[str, Any], host: str, change: Callable[[dict[str, Any]], None], task: str) -> None:

@@ -20,7 +20,6 @@ import pytest
 from surefoot.cli import run
 
 HERE = platform.node().split(".", maxsplit=1)[0]
-PLUGINS = Path(__file__).parents[2] / "ansible/plugins/callback"
 REAL = Path(sys.executable).parent
 HOSTILE = 'it\'s a "site"\nhöst-日本 5$'
 
@@ -75,9 +74,7 @@ def site(
     monkeypatch.delenv("SUREFOOT_ROOT", raising=False)
     folder = tmp_path / getattr(request, "param", "plain")
     (folder / "site").mkdir(parents=True)
-    (folder / "site/ansible.cfg").write_text(
-        f"[defaults]\ncallback_plugins = {PLUGINS}\ninventory_any_unparsed_is_failed = True\n"
-    )
+    (folder / "site/ansible.cfg").write_text("[defaults]\ninventory_any_unparsed_is_failed = True\n")
     found = Site(folder, tmp_path / "c.yaml", capsys)
     copy = {"dest": str(found.file), "content": "as declared\n", "mode": "0644"}
     task = {"name": "The file is as declared", "ansible.builtin.copy": copy}

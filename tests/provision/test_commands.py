@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from surefoot.model.cluster import Ansible
 from surefoot.provision import commands
 
@@ -16,6 +18,7 @@ def test_a_users_own_settings_do_not_hold_but_who_they_are() -> None:
     found = commands.environment("/s", own, sockets="/run/x")
     assert found["ANSIBLE_CONFIG"] == "/s/ansible.cfg"
     assert found["ANSIBLE_STDOUT_CALLBACK"] == "surefoot_events"
+    assert (Path(found["ANSIBLE_CALLBACK_PLUGINS"]) / "surefoot_events.py").is_file()
     assert (found["ANSIBLE_VAULT_PASSWORD_FILE"], found["PATH"]) == ("/v", "/bin")
     assert found["LC_ALL"] == "C.UTF-8"
     assert "ANSIBLE_CHECK_MODE_MARKERS" not in found
@@ -28,5 +31,5 @@ def test_commands_name_every_inventory_and_the_limit() -> None:
     assert commands.check_run("t", SITE) == ["t", *words, "site.yml", "--check", "--diff"]
     assert commands.list_plays("t", SITE) == ["t", *words, "site.yml", "--list-hosts"]
     assert commands.own_playbook("t", SITE, "p", "v", hosts="h") == [
-        "t", "-i", "/s/a", "-i", "/s/b", "--limit", "@h", "p", "--extra-vars", "@v",
+        "t", "-i", "/s/a", "-i", "/s/b", "--limit", "@h", "p", "--check", "--extra-vars", "@v",
     ]  # fmt: skip

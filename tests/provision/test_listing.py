@@ -9,7 +9,7 @@ import pytest
 
 from ansible_views import document
 from surefoot.errors import EvidenceError
-from surefoot.provision.listing import inventory_of, plays_of
+from surefoot.provision.listing import inventory_of, kept, plays_of
 
 INVENTORY = json.loads("\n".join(document("look-good")["inventory"]["stdout"]))
 PLAYS = document("check-clean")["plays"]["stdout"]
@@ -62,3 +62,41 @@ def test_a_play_or_a_host_that_is_missing_is_noticed(lost: str) -> None:
         return
     with pytest.raises(EvidenceError):
         plays_of([row for row in PLAYS if row != lost], file="f")
+
+
+# --- what is recorded of it -------------------------------------------------------------------------
+
+WHOLE = {
+    "_meta": {
+        "hostvars": {"n1": {"ansible_host": "10.0.0.1", "x": {"url": "https://u:hunter22@h"}}, "n2": {"y": "hunter22"}}
+    },
+    "all": {"children": ["ungrouped", "nodes"], "vars": {"z": "hunter22"}},
+    "nodes": {"hosts": ["n1", "n2", "n3"]},
+}
+
+
+def test_of_an_inventory_groups_hosts_and_addresses_are_kept_and_nothing_else() -> None:
+    text = kept(json.dumps(WHOLE), file="f")
+    assert "hunter22" not in text
+    listed = inventory_of(text, file="f", recorded=True)
+    assert listed.own == inventory_of(json.dumps(WHOLE), file="f").own
+    assert listed.variables == {
+        "n1": {"ansible_host": "10.0.0.1"}, "n2": {"ansible_host": None}, "n3": {"ansible_host": None},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("cut", [1, 30, 60, 120, 200])
+def test_an_inventory_that_was_cut_off_does_not_become_a_smaller_one(cut: int) -> None:
+    with pytest.raises(EvidenceError):
+        kept(json.dumps(WHOLE)[:-cut], file="f")
+
+
+def test_of_what_was_recorded_not_even_an_empty_line_may_be_missing() -> None:
+    rows = kept(json.dumps(WHOLE), file="f").splitlines()
+    for number, row in enumerate(rows):
+        lines = [*rows[:number], *rows[number + 1 :]]
+        try:
+            inventory_of("\n".join(lines), file="f", recorded=True)
+        except EvidenceError:
+            continue
+        pytest.fail(f"not noticed: {row}")

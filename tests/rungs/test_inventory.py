@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ansible_views import GOLDEN, GROUP, change_event, change_said, events, inventory_view, put
+from ansible_views import GOLDEN, GROUP, change_event, change_said, change_totals, events, inventory_view, put
 from rungs_harness import status_of
 from surefoot.errors import EvidenceError, RequestError
 from surefoot.model.check import Check
@@ -148,6 +148,7 @@ def _without_stats(said: dict[str, Any]) -> None:
 
 def _without_a_host(said: dict[str, Any]) -> None:
     put(said["hosts"], [event for event in events(said["hosts"]) if event.get("host") != "n2"])
+    change_event(said["hosts"], lambda event: event["hosts"]["n2"].update(ok=0), event="stats")
 
 
 def _host_not_asked(said: dict[str, Any]) -> None:
@@ -199,6 +200,7 @@ def test_evidence_that_is_not_whole_is_no_pass_and_says_why(edit: Any, word: str
 
 def _without_its_answer(said: dict[str, Any]) -> None:
     put(said["hosts"], [e for e in events(said["hosts"]) if (e.get("host"), e.get("task")) != ("n2", "Answered")])
+    change_totals(said["hosts"], "n2", ok=-1)
 
 
 def test_a_host_without_an_answer_does_not_pass() -> None:

@@ -2,9 +2,9 @@
 
     python -m surefoot.provision.check '{"nonce": …, "ansible": {…}, "limit_s": …}'
 
-Runs ``ansible-inventory --list``, ``ansible-playbook --list-hosts``, ``ansible-playbook --check --diff``,
-and then a playbook that asks the hosts who changed what would be changed, and for the versions of the
-packages that the site names. Changes nothing.
+Runs ``ansible-inventory --list`` (without the limit too, where there is one), ``ansible-playbook --list-hosts``,
+``ansible-playbook --check --diff``, and then a playbook that asks the hosts who changed what would be changed,
+and for the versions of the packages that the site names. Changes nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from configparser import ConfigParser
 from pathlib import Path
 from typing import Any
 
@@ -36,39 +37,64 @@ def questions_of(run: Playbook) -> dict[str, dict[str, Any]]:
     return found
 
 
-def roles_with_packages(run: Playbook, site: Path) -> list[str]:
-    """Roles of the run that have a variable ROLE_packages among their defaults."""
-    found = []
-    for role in sorted({told.result.role for told in run.results if told.result.role}):
-        place = site / "roles" / role / "defaults" / "main.yml"
-        if place.is_file() and re.search(rf"(?m)^{re.escape(role)}_packages:", place.read_text(errors="replace")):
-            found.append(role)
-    return found
+def roles_of(run: Playbook) -> list[str]:
+    """Roles that told something, sorted."""
+    return sorted({told.result.role for told in run.results if told.result.role})
 
 
-def history_playbook(roles: Sequence[str]) -> list[dict[str, Any]]:
+def packages_in(site: Path, role: str) -> dict[str, Any]:
+    """What a role says of packages: ``variables`` that name some, and whether it ``installs`` any.
+
+    Variables are those among its defaults that are named ``ROLE_packages`` or ``ROLE_…_packages``. A role that
+    installs packages and has no such variable keeps its names to itself.
+    """
+    folder = next((path for path in _role_folders(site, role) if path.is_dir()), site / "roles" / role)
+    text = "".join(file.read_text(errors="replace") for file in _yaml(folder / "defaults"))
+    variables = sorted(set(re.findall(rf"(?m)^({re.escape(role)}_(?:\w+_)?packages):", text)))
+    installs = any(_INSTALLS.search(file.read_text(errors="replace")) for file in _yaml(folder / "tasks"))
+    return {"variables": variables, "installs": installs, "there": folder.is_dir()}
+
+
+_INSTALLS = re.compile(r"(?m)^\s*(?:-\s+)?(?:(?:ansible\.builtin\.)?(?:apt|package|dnf5?|yum)|common_install):")
+
+
+def _role_folders(site: Path, role: str) -> list[Path]:
+    """Where a role of this site may lie: beside its playbook, or where ``ansible.cfg`` says."""
+    configured = ConfigParser(interpolation=None, strict=False)
+    configured.read(site / "ansible.cfg")
+    places = configured.get("defaults", "roles_path", fallback="").split(":")
+    return [site / "roles" / role, *(site / Path(place).expanduser() / role for place in places if place)]
+
+
+def _yaml(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.rglob("*") if file.suffix in (".yml", ".yaml"))
+
+
+def history_playbook(packages: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The playbook that asks hosts about what a check run found. Changes nothing.
 
-    Roles are listed for their variables alone: their tasks are tagged ``never``. A role whose packages
-    cannot be worked out without running it is passed over.
+    Roles are listed for their variables alone: their tasks are tagged ``never``. A variable that cannot be worked
+    out without running its role is told as a failure, and judging names it.
     """
     source = "{{ lookup('ansible.builtin.file', surefoot_asked.source) }}"
     interpreter = "{{ ansible_python_interpreter | default('/usr/bin/python3') }}"
     question = "{{ surefoot_asked.hosts[inventory_hostname] | default(surefoot_asked.default) }}"
     plain = "map('regex_replace', '[=*/].*$', '') | select | unique | list"
+    roles = [role for role, told in packages.items() if told["variables"]]
     names = [
         {
-            "name": f"Packages of {role}",
+            "name": f"Packages of {variable}",
             "ansible.builtin.set_fact": {
                 "surefoot_named": "{{ surefoot_named | combine({'"
-                + role
+                + variable
                 + "': "
-                + f"{role}_packages | flatten | {plain}"
+                + f"{variable} | flatten | {plain}"
                 + "}) }}"
             },
             "ignore_errors": True,
         }
         for role in roles
+        for variable in packages[role]["variables"]
     ]
     return [
         {
@@ -98,19 +124,20 @@ def history_playbook(roles: Sequence[str]) -> list[dict[str, Any]]:
     ]
 
 
-def _history(run: Running, rows: Sequence[str]) -> dict[str, Any] | None:
-    """What the hosts know of it; None where the check run has told nothing to ask for."""
+def _history(run: Running, rows: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """(what roles say of packages, what the hosts know); None where the check run has told nothing to ask for."""
     try:
         found = playbook_of(rows, file="check")
     except EvidenceError:
-        return None  # judging will name it
+        return {}, None  # judging will name it
+    packages = {role: packages_in(Path(run.asked.site), role) for role in roles_of(found)}
     questions = questions_of(found)
     if not questions:
-        return None
-    roles = roles_with_packages(found, Path(run.asked.site))
-    playbook = run.written("history.yml", history_playbook(roles))
+        return packages, None
+    playbook = run.written("history.yml", history_playbook(packages))
     hosts = run.written("hosts", "\n".join(sorted(questions)) + "\n")
-    return ask_hosts(run, variables=[], questions=questions, become=True, hosts=hosts, playbook=playbook)
+    asked = ask_hosts(run, variables=[], questions=questions, become=True, hosts=hosts, playbook=playbook)
+    return packages, asked
 
 
 def main() -> None:
@@ -118,11 +145,13 @@ def main() -> None:
     asked = json.loads(sys.argv[1])
     with running(asked) as run:
         playbook = run.tool("ansible-playbook")
-        inventory = run.run(commands.list_inventory(run.tool("ansible-inventory"), run.asked))
+        inventory = run.inventory()
+        whole = run.inventory(limited=False) if run.asked.limit else None
         plays = run.run(commands.list_plays(playbook, run.asked))
         check = run.run(commands.check_run(playbook, run.asked))
-        history = _history(run, check["stdout"])
-        printed({"nonce": asked["nonce"], "inventory": inventory, "plays": plays, "check": check, "history": history})
+        packages, history = _history(run, check["stdout"])
+        found = {"inventory": inventory, "whole": whole, "plays": plays, "check": check}
+        printed({"nonce": asked["nonce"], **found, "packages": packages, "history": history})
 
 
 if __name__ == "__main__":

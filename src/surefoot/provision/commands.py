@@ -8,6 +8,8 @@ from pathlib import Path
 from surefoot.model.cluster import Ansible
 
 CALLBACK = "surefoot_events"
+CALLBACKS = Path(__file__).parent / "callback"
+"""Folder of that callback, whatever the site's own ``ansible.cfg`` names."""
 KEPT = frozenset(
     {
         "ANSIBLE_VAULT_PASSWORD_FILE", "ANSIBLE_VAULT_IDENTITY", "ANSIBLE_VAULT_IDENTITY_LIST",
@@ -31,6 +33,7 @@ def environment(site: str, own: Mapping[str, str], *, sockets: str = "", forks: 
         **locale,
         "ANSIBLE_CONFIG": str(Path(site) / "ansible.cfg"),
         "ANSIBLE_STDOUT_CALLBACK": CALLBACK,
+        "ANSIBLE_CALLBACK_PLUGINS": str(CALLBACKS),
         "ANSIBLE_NOCOLOR": "1",
         "ANSIBLE_DEPRECATION_WARNINGS": "0",
         **({"ANSIBLE_SSH_CONTROL_PATH_DIR": sockets} if sockets else {}),
@@ -64,7 +67,10 @@ def check_run(tool: str, asked: Ansible) -> list[str]:
 
 
 def own_playbook(tool: str, asked: Ansible, playbook: str, variables: str, *, hosts: str = "") -> list[str]:
-    """A playbook of Surefoot's, on this site's hosts, or on those that the file `hosts` lists."""
+    """A playbook of Surefoot's, on this site's hosts, or on those that the file `hosts` lists.
+
+    A check run: it may list a site's roles for their variables, and a task tagged ``always`` is not held back by tags.
+    """
     limit = f"@{hosts}" if hosts else asked.limit
     limited = ["--limit", limit] if limit else []
-    return [tool, *named(asked.inventory), *limited, playbook, "--extra-vars", f"@{variables}"]
+    return [tool, *named(asked.inventory), *limited, playbook, "--check", "--extra-vars", f"@{variables}"]

@@ -28,13 +28,21 @@ class RunEvent(Record):
     playbook: str = Field(min_length=1)
     check: bool
     diff: bool
+    limit: str = ""
+    """The pattern that hosts had to match; empty: all."""
+    only: str = ""
+    """Words that leave tasks out (``--tags slurm``), of the command line or of ``ansible.cfg``; empty: none are."""
 
 
 class PlayEvent(Record):
-    """A play begins. With ``serial``: a batch of it."""
+    """A play begins. With ``serial``: a batch of it, under the same number."""
 
     event: Literal["play"]
+    number: int = Field(ge=1)
+    """From 1, in the order of the site: plays may have equal names."""
     play: str
+    at: str = ""
+    """``site.yml:58``."""
     hosts: tuple[str, ...] = ()
 
 
@@ -57,6 +65,13 @@ class Difference(Record):
     after_header: str = ""
 
 
+class IncludedEvent(Record):
+    """Tasks of a file or role were included: Ansible counts that as a task that went well on each of these hosts."""
+
+    event: Literal["included"]
+    hosts: tuple[str, ...] = ()
+
+
 class ResultEvent(Record):
     """How a task ended on one host; of a loop also how each item did."""
 
@@ -74,6 +89,14 @@ class ResultEvent(Record):
     diff: tuple[Difference, ...] = ()
     packages: tuple[str, ...] = ()
     """Packages that the task names."""
+    once: bool = False
+    """For one host instead of all of its play (``run_once``)."""
+    for_real: bool = False
+    """It was not held back by a check run: the task says ``check_mode: false``."""
+    forgiven: str = ""
+    """Why it failed, where the task says that it did not (``failed_when``); then the status is another."""
+    left_out: bool = False
+    """Skipped by its own ``when``, as this is a check run."""
 
     @property
     def where(self) -> str:
@@ -101,7 +124,10 @@ class StatsEvent(Record):
     hosts: dict[str, Totals] = {}
 
 
-Event = Annotated[RunEvent | PlayEvent | TaskEvent | ResultEvent | StatsEvent, Field(discriminator="event")]
+Event = Annotated[
+    RunEvent | PlayEvent | TaskEvent | IncludedEvent | ResultEvent | StatsEvent, Field(discriminator="event")
+]
+_INCLUDING = ("include_tasks", "include_role")
 _EVENT: TypeAdapter[Event] = TypeAdapter(Event)
 
 
@@ -111,6 +137,8 @@ class Told:
 
     line: int
     result: ResultEvent
+    play: int
+    """Number of the play that it is of."""
 
 
 @dataclass(frozen=True)
@@ -131,8 +159,16 @@ class Playbook:
         ]
 
     def messages(self, task: str) -> dict[str, Told]:
-        """Host → what this task said there; hosts that it did not end well on are not among them."""
-        return {t.result.host: t for t in self.results if t.result.task == task and t.result.status == "ok"}
+        """Host → what this task, which is of no role, said there; hosts that it did not end well on are not among them."""
+        return {
+            t.result.host: t
+            for t in self.results
+            if t.result.task == task and not t.result.role and t.result.status == "ok"
+        }
+
+    def hosts_heard(self, play: int) -> set[str]:
+        """Hosts that a task of this play, by its number, told of."""
+        return {told.result.host for told in self.results if told.play == play}
 
 
 def event_of(row: str, *, file: str, line: int) -> Event:
@@ -158,23 +194,45 @@ def playbook_of(rows: Sequence[str], *, file: str) -> Playbook:
         raise EvidenceError("the playbook's first line is missing, or stands twice", file=file, line=1, text=rows[0])
     if not isinstance(last, StatsEvent) or kinds["stats"] != 1:
         raise EvidenceError("cut off: the playbook's totals are not its last line", file=file, text=rows[-1])
-    results = tuple(Told(number, event) for number, event in events if isinstance(event, ResultEvent))
-    _refuse_other_totals(results, last.hosts, file)
     plays = tuple(event for _, event in events if isinstance(event, PlayEvent))
+    results = _results(events, file)
+    included = Counter(host for _, event in events if isinstance(event, IncludedEvent) for host in event.hosts)
+    _refuse_other_totals(results, included, last.hosts, file)
     return Playbook(begun, plays, results, last.hosts)
 
 
-def _refuse_other_totals(results: Sequence[Told], totals: dict[str, Totals], file: str) -> None:
-    """Ansible counts by itself: a line that is gone or changed shows."""
+def _results(events: Sequence[tuple[int, Event]], file: str) -> tuple[Told, ...]:
+    """Results, each of its play. Raises EvidenceError where a play is missing between two."""
+    found, play = [], 0
+    for line, event in events:
+        if isinstance(event, PlayEvent):
+            if event.number not in (play, play + 1):
+                raise EvidenceError(f"after play {play} follows play {event.number}", file=file, line=line)
+            play = event.number
+        elif isinstance(event, ResultEvent):
+            if not play:
+                raise EvidenceError("a result before the first play", file=file, line=line)
+            found.append(Told(line, event, play))
+    return tuple(found)
+
+
+def _refuse_other_totals(results: Sequence[Told], included: Counter[str], totals: dict[str, Totals], file: str) -> None:
+    """Ansible counts by itself: a line that is gone, changed or there twice shows."""
     counted: Counter[tuple[str, str]] = Counter()
     for told in results:
         one = told.result
-        if one.item is None:
-            counted[one.host, "ignored" if one.status == "failed" and one.ignored else one.status] += 1
         if one.host not in totals:
             raise EvidenceError(f"{one.host} is not in the totals", file=file, line=told.line)
+        if one.item is not None or (one.status == "ok" and one.module.rpartition(".")[2] in _INCLUDING):
+            continue  # of a loop the task counts, and of an inclusion what was included
+        passed = one.ignored and one.status in ("failed", "unreachable")
+        counted[one.host, "ignored" if passed else one.status] += 1
+        if passed or one.status in ("ok", "changed"):
+            counted[one.host, "well"] += 1
     for host, total in totals.items():
+        counted[host, "well"] += included[host]
         wanted = {
+            "well": total.ok,
             "changed": total.changed,
             "skipped": total.skipped,
             "ignored": total.ignored,

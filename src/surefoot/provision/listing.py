@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,9 @@ from typing import Any
 
 from surefoot.errors import EvidenceError
 from surefoot.evidence import parse_json
+
+READ = ("ansible_host",)
+"""Variables that are read from the listing. Others are asked for by name, templates worked out (``look``)."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +49,19 @@ class Listed:
         return str(self.variables[host].get("ansible_host") or host)
 
 
-def inventory_of(text: str, *, file: str) -> Listed:
-    """Raises EvidenceError where it is not the whole of an inventory with a host in it."""
+def inventory_of(text: str, *, file: str, recorded: bool = False) -> Listed:
+    """Raises EvidenceError where it is not the whole of an inventory with a host in it.
+
+    `recorded`: as `kept` writes it, with every host among the variables and every key in each group; Ansible
+    itself leaves out what is empty.
+    """
     data = parse_json(text, file=file)
     meta = data.get("_meta") if isinstance(data, dict) else None
     told = meta.get("hostvars") if isinstance(meta, dict) else None
     if not isinstance(told, dict) or not all(isinstance(values, dict) for values in told.values()):
-        raise EvidenceError("ansible-inventory: no _meta.hostvars of every host", file=file, text=text)
+        raise EvidenceError("ansible-inventory: no _meta.hostvars of every host", file=file, text=text[:200])
+    if recorded:
+        _refuse_left_out(data, file)
     own: dict[str, tuple[str, ...]] = {}
     children: dict[str, tuple[str, ...]] = {}
     for name, group in data.items():
@@ -72,6 +82,34 @@ def inventory_of(text: str, *, file: str) -> Listed:
     if lost := sorted(hosts - set(listed.within("all"))):
         raise EvidenceError(f"ansible-inventory: {', '.join(lost[:5])} not below the group all", file=file)
     return listed
+
+
+def _refuse_left_out(data: Mapping[str, Any], file: str) -> None:
+    """What `kept` writes is all there, also what is empty."""
+    groups = {name: group for name, group in data.items() if name != "_meta"}
+    for name, group in groups.items():
+        if not isinstance(group, dict) or set(group) != {"hosts", "children"}:
+            raise EvidenceError(f"ansible-inventory: group {name!r} is not whole", file=file, text=str(group))
+    hosts = {host for group in groups.values() for host in group["hosts"] if isinstance(host, str)}
+    told = data["_meta"]["hostvars"]
+    if lost := sorted(host for host in hosts if set(told.get(host, ())) != set(READ)):
+        raise EvidenceError(f"ansible-inventory: {', '.join(lost[:5])} without {' and '.join(READ)}", file=file)
+
+
+def kept(text: str, *, file: str) -> str:
+    """Of ``ansible-inventory --list`` what is read: groups, hosts, and the variables in `READ`, as JSON.
+
+    The whole of it holds every password, token and receiver that an inventory sets, under whatever names; none
+    of that is recorded. Raises EvidenceError, as `inventory_of`, where it is not the whole of an inventory:
+    what was cut off must not become a smaller one.
+    """
+    listed = inventory_of(text, file=file)
+    variables = {host: {name: values.get(name) for name in READ} for host, values in listed.variables.items()}
+    groups = {
+        name: {"hosts": list(hosts), "children": [child for child in listed.children[name] if child in listed.own]}
+        for name, hosts in listed.own.items()
+    }
+    return json.dumps({"_meta": {"hostvars": variables}, **groups}, indent=1)
 
 
 def _names(value: Any, group: str, file: str) -> tuple[str, ...]:

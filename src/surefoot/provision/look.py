@@ -7,13 +7,12 @@ Runs ``ansible-inventory --list``, and a playbook that pings every host and asks
 
 from __future__ import annotations
 
-import base64
 import json
 import sys
 from typing import Any
 
 from surefoot.provision import commands
-from surefoot.provision.running import AT_HOST, PLAYBOOKS, Running, printed, running
+from surefoot.provision.running import AT_HOST, PLAYBOOKS, Running, packed, printed, running
 
 
 def ask_hosts(
@@ -33,8 +32,8 @@ def ask_hosts(
     asked = {
         "variables": variables,
         "source": str(AT_HOST),
-        "hosts": {host: _packed(question) for host, question in questions.items()},
-        "default": _packed({}),
+        "hosts": {host: packed(question) for host, question in questions.items()},
+        "default": packed({}),
         "become": become,
     }
     file = run.written("asked.json", {"surefoot_asked": asked})
@@ -42,15 +41,11 @@ def ask_hosts(
     return run.run(commands.own_playbook(run.tool("ansible-playbook"), run.asked, book, file, hosts=hosts))
 
 
-def _packed(question: dict[str, Any]) -> str:
-    return base64.b64encode(json.dumps(question).encode()).decode()
-
-
 def main() -> None:
     """Print what was found."""
     asked = json.loads(sys.argv[1])
     with running(asked) as run:
-        inventory = run.run(commands.list_inventory(run.tool("ansible-inventory"), run.asked))
+        inventory = run.inventory()
         hosts = ask_hosts(run, variables=asked["variables"], questions={}, become=False)
         printed({"nonce": asked["nonce"], "inventory": inventory, "hosts": hosts})
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import contextlib
 import json
 import os
@@ -15,9 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from surefoot.errors import EvidenceError
 from surefoot.model.cluster import Ansible
 from surefoot.provision import commands
-from surefoot.provision.masks import known_secrets, masked, masked_data
+from surefoot.provision.listing import kept
+from surefoot.provision.masks import known_secrets, longest_first, masked, masked_data, masked_texts, secrets_in
 from surefoot.provision.tools import NOT_FOUND_ACTION, find_tool
 
 PLAYBOOKS = Path(__file__).parent / "playbooks"
@@ -37,6 +41,7 @@ class Running:
     deadline: float
     """By the monotonic clock."""
     known: tuple[str, ...] = field(default_factory=lambda: known_secrets(os.environ))
+    """Secrets that are masked wherever they stand: the environment's, and the inventory's once it was listed."""
 
     def tool(self, name: str) -> str:
         """Path of a command. Exits with a word of what to install where there is none."""
@@ -47,6 +52,29 @@ class Running:
 
     def run(self, argv: Sequence[str]) -> dict[str, Any]:
         """What a command answered, with secrets masked, in the form of `surefoot.rungs.slurm_view.Answer`."""
+        done = self._done(argv)
+        return {**done, "stdout": self.mask(done["stdout"]), "stderr": self.mask(done["stderr"])}
+
+    def inventory(self, *, limited: bool = True) -> dict[str, Any]:
+        """What ``ansible-inventory --list`` answered: of it what is read. Its secrets are known from then on.
+
+        What is not the whole of an inventory is not recorded, as it cannot be told what in it is a secret; the
+        answer's ``error`` says what was wrong with it.
+        """
+        asked = self.asked if limited else self.asked.model_copy(update={"limit": ""})
+        done = self._done(commands.list_inventory(self.tool("ansible-inventory"), asked))
+        text, done["stdout"] = done["stdout"], []
+        try:
+            done["stdout"] = kept(text, file="ansible-inventory").splitlines()
+            self.known = longest_first({*self.known, *secrets_in(json.loads(text))})
+        except EvidenceError as problem:
+            if done["exit_code"] == 0:
+                cut = f"{problem.problem} (it printed {len(text)} characters, which are not kept)"
+                done |= {"exit_code": None, "error": cut}
+        return {**done, "stderr": self.mask(done["stderr"])}
+
+    def _done(self, argv: Sequence[str]) -> dict[str, Any]:
+        """A command that ended, or that was ended; what it printed is one text each, with whatever stands in it."""
         environment = commands.environment(self.asked.site, os.environ, sockets=str(self.folder))
         started = time.time()
         out, err, code, error = "", "", None, ""
@@ -78,34 +106,67 @@ class Running:
         return {
             "argv": [Path(argv[0]).name, *argv[1:]],
             "exit_code": code,
-            "stdout": self.mask(out).splitlines(),
-            "stderr": self.mask(err).splitlines(),
+            "stdout": out,
+            "stderr": err,
             "error": error,
             "started_at": started,
             "ended_at": time.time(),
         }
 
-    def mask(self, text: str) -> str:
-        """Text without secrets. A JSON document, or lines of them, stay such."""
-        try:
-            document = json.loads(text)
-        except ValueError:
-            return "\n".join(self._line(line) for line in text.splitlines())
-        return json.dumps(masked_data(document, self.known), indent=1)
+    def mask(self, text: str) -> list[str]:
+        """Lines without secrets. Those that are JSON stay such; others are one text: a private key has many lines."""
+        found: list[str] = []
+        plain: list[str] = []
+        for line in [*text.splitlines(), None]:
+            event = _event(line)
+            if line is not None and event is None:
+                plain.append(line)
+                continue
+            found += masked("\n".join(plain), self.known).splitlines()
+            plain = []
+            if event is not None:
+                found.append(json.dumps(self._event_masked(event)))
+        return found
 
-    def _line(self, line: str) -> str:
-        if not line.startswith("{"):
-            return masked(line, self.known)
-        try:
-            return json.dumps(masked_data(json.loads(line), self.known))
-        except ValueError:
-            return masked(line, self.known)
+    def _event_masked(self, event: dict[str, Any]) -> dict[str, Any]:
+        """An event's keys are no names of settings, but hosts and packages may be. What is packed is looked into."""
+        if "event" not in event:
+            return dict(masked_data(event, self.known))
+        told = masked_texts(event, self.known)
+        inner = unpacked(event.get("message"))
+        return told if inner is None else {**told, "message": packed(masked_texts(inner, self.known))}
 
     def written(self, name: str, content: Any) -> str:
         """Path of a file with this content as JSON, in this program's own folder."""
         path = self.folder / name
         path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
         return str(path)
+
+
+def packed(value: Any) -> str:
+    """Base64 of a JSON document: what masks would change in a text, they cannot mistake here."""
+    return base64.b64encode(json.dumps(value).encode()).decode()
+
+
+def unpacked(message: Any) -> Any:
+    """The JSON object that a message holds as base64, as those of `at_host` do; None where it holds none."""
+    if not isinstance(message, str):
+        return None
+    try:
+        found = json.loads(base64.b64decode(message, validate=True))
+    except (ValueError, binascii.Error):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _event(line: str | None) -> dict[str, Any] | None:
+    if line is None or not line.startswith("{"):
+        return None
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _ended(process: subprocess.Popen[str]) -> tuple[str, str]:

@@ -7,6 +7,7 @@ import binascii
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from pydantic import Field
@@ -19,7 +20,7 @@ from surefoot.model.cluster import Ansible
 from surefoot.model.run import CommandStep
 from surefoot.provision.events import Playbook, Told, playbook_of
 from surefoot.provision.listing import Listed, inventory_of
-from surefoot.provision.masks import masked_data
+from surefoot.provision.masks import masked_texts
 from surefoot.rungs.base import PlanContext, View
 from surefoot.rungs.slurm_view import Answer, line_of
 
@@ -89,26 +90,32 @@ def document(kind: type[D], view: View, name: str) -> D:
     return found
 
 
-def refuse_other_command(answer: Answer, view: View, file: str, *words: str) -> None:
-    """Raises EvidenceError where the answer is not that of a command of this site with these words in it."""
+def refuse_other_command(answer: Answer, view: View, file: str, *words: str, limit: str | None = None) -> None:
+    """Raises EvidenceError where the answer is not that of a command of this site with these words in it.
+
+    `limit`: another one than the cluster file's; ``@`` for any file that lists hosts.
+    """
     site = view.inputs.cluster.ansible
     assert site is not None
     asked = list(answer.argv)
-    given = [asked[at + 1] for at, word in enumerate(asked[:-1]) if word == "-i"]
+    pairs = list(pairwise(asked))
+    given = [value for word, value in pairs if word == "-i"]
+    limits = ["@" if value.startswith("@") else value for word, value in pairs if word == "--limit"]
+    wanted = site.limit if limit is None else limit
     missing = [word for word in words if word not in asked]
-    if given != list(site.inventory) or missing:
+    if given != list(site.inventory) or limits != ([wanted] if wanted else []) or missing:
         raise EvidenceError("is the answer to another command", file=file, text=" ".join(asked))
 
 
-def listed(answer: Answer, view: View, file: str) -> Listed:
+def listed(answer: Answer, view: View, file: str, *, limit: str | None = None) -> Listed:
     """The inventory. Raises EvidenceError."""
-    refuse_other_command(answer, view, file, "--list")
-    if not answer.well:
-        raise EvidenceError(f"ansible-inventory: {answer.said}", file=file)
+    refuse_other_command(answer, view, file, "--list", limit=limit)
     complaint = next((row for row in answer.stderr if "Unable to parse" in row), "")
     if complaint:
-        raise EvidenceError("ansible-inventory did not read all of the inventory", file=file, text=complaint)
-    return inventory_of("\n".join(answer.stdout), file=file)
+        raise EvidenceError(f"ansible-inventory did not read all of the inventory: {complaint}", file=file)
+    if not answer.well or answer.error:
+        raise EvidenceError(f"ansible-inventory: {answer.said}", file=file)
+    return inventory_of("\n".join(answer.stdout), file=file, recorded=True)
 
 
 def playbook(answer: Answer, file: str) -> Playbook:
@@ -141,7 +148,7 @@ def unpacked(told: Told, file: str) -> Any:
     except (ValueError, binascii.Error) as error:
         problem = f"what {told.result.host} answered is no base64"
         raise EvidenceError(problem, file=file, text=told.result.message) from error
-    return masked_data(parse_json(text, file=file))
+    return masked_texts(parse_json(text, file=file))
 
 
 def hosts_said(run: Playbook, file: str) -> dict[str, HostSaid]:
@@ -152,13 +159,13 @@ def hosts_said(run: Playbook, file: str) -> dict[str, HostSaid]:
 
 
 def named(run: Playbook, file: str) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Host → role → packages that its variables name. Raises EvidenceError."""
+    """Host → variable of a role → packages that it names. Raises EvidenceError."""
     found: dict[str, dict[str, tuple[str, ...]]] = {}
     for host, told in run.messages("Named").items():
-        roles = unpacked(told, file)
-        if not isinstance(roles, dict) or not all(isinstance(names, list) for names in roles.values()):
-            raise EvidenceError(f"what {host}'s roles name are no lists", file=file, text=str(roles))
-        found[host] = {role: tuple(str(name) for name in names) for role, names in roles.items()}
+        of = unpacked(told, file)
+        if not isinstance(of, dict) or not all(isinstance(names, list) for names in of.values()):
+            raise EvidenceError(f"what {host}'s roles name are no lists", file=file, text=str(of))
+        found[host] = {variable: tuple(str(name) for name in names) for variable, names in of.items()}
     return found
 
 

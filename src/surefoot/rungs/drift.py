@@ -27,7 +27,9 @@ from surefoot.rungs.ansible_view import (
     site_of,
 )
 from surefoot.rungs.base import Asked, PlanContext, Rung, View
-from surefoot.rungs.drift_view import Drift, Named, blind_spots, drifts_of, listed_plays, silent_hosts, versions_of
+from surefoot.rungs.drift_packages import Named, RolePackages, silent_hosts, unknown_roles, versions_of
+from surefoot.rungs.drift_view import Drift, drifts_of
+from surefoot.rungs.drift_whole import blind_spots, left_out, limit_problems, looks, run_problems, same_machine
 from surefoot.rungs.judging import decide, shorten, unproved
 from surefoot.rungs.slurm_view import Answer, line_of
 
@@ -41,8 +43,12 @@ class Checked(Document):
     """What ``surefoot.provision.check`` printed."""
 
     inventory: Answer
+    whole: Answer | None
+    """The inventory without the limit, where there is one."""
     plays: Answer
     check: Answer
+    packages: dict[str, RolePackages]
+    """By role."""
     history: Answer | None
 
 
@@ -52,8 +58,13 @@ class Facts:
 
     document: Checked
     listed: Listed
+    whole: Listed | None
+    """All hosts of the inventory, where a limit leaves some out."""
     plays: list[Play]
     run: Playbook
+    roles: Mapping[str, RolePackages]
+    asked: Playbook | None
+    """The playbook that asked what hosts know of it."""
     said: Mapping[str, HostSaid]
     named: Named
 
@@ -76,31 +87,44 @@ class DriftRung(Rung[DriftSpec, Facts]):
         site = view.inputs.cluster.ansible
         assert site is not None, "the plan had one"
         inventory = listed(found.inventory, view, CHECK)
+        if site.limit and found.whole is None:
+            raise EvidenceError("the inventory without the limit is missing", file=CHECK)
+        whole = listed(found.whole, view, CHECK, limit="") if found.whole is not None else None
         refuse_other_command(found.plays, view, CHECK, "--list-hosts", site.playbook)
         refuse_other_command(found.check, view, CHECK, "--check", "--diff", site.playbook)
         run = playbook(found.check, CHECK)
         plays = plays_of(found.plays.stdout, file=CHECK)
+        asked: Playbook | None = None
         said: Mapping[str, HostSaid] = {}
         names: Named = {}
         if found.history is not None:
-            refuse_other_command(found.history, view, CHECK, "--extra-vars")
+            refuse_other_command(found.history, view, CHECK, "--extra-vars", limit="@")
             asked = playbook(found.history, CHECK)
             said, names = hosts_said(asked, CHECK), named(asked, CHECK)
             if said.keys() - names.keys():
                 raise EvidenceError("what the roles of a host name is missing", file=CHECK)
-        return Facts(found, inventory, plays, run, said, names)
+        return Facts(found, inventory, whole, plays, run, found.packages, asked, said, names)
 
     def judge(self, facts: Facts, view: View) -> Judgement:
         drifts = drifts_of(facts.run, facts.said)
-        checks = [_whole(facts, view), *_hosts(facts, view), _blind(facts, view), _none(facts, drifts, view)]
+        checks = [
+            _whole(facts, view),
+            *_limit(facts, view),
+            *_hosts(facts, view),
+            _blind(facts, view),
+            _none(facts, drifts, view),
+        ]
         checks += [_drift(number, drift, facts, view) for number, drift in enumerate(drifts[:MOST_DRIFTS], 1)]
         checks += _packages(facts, view)
         details = {"drifts": [drift.cells for drift in drifts[:MOST_DRIFTS]], "hosts": len(facts.listed.hosts)}
-        return Judgement(checks=tuple(checks), summary=_summary(facts, drifts, checks), details=details)
+        limited = f", limited to {view.expect['limit']!r}" if view.expect["limit"] else ""
+        return Judgement(checks=tuple(checks), summary=_summary(facts, drifts, checks) + limited, details=details)
 
 
 def _summary(facts: Facts, drifts: Sequence[Drift], checks: Sequence[Check]) -> str:
-    total = len(facts.listed.hosts)
+    total: int | str = len(facts.listed.hosts)
+    if facts.whole is not None and len(facts.whole.hosts) != total:
+        total = f"{total} (of {len(facts.whole.hosts)})"
     where = len({drift.result.host for drift in drifts})
     if drifts:
         return f"{len(drifts)} drift{'s' if len(drifts) > 1 else ''} on {where} of {total} hosts"
@@ -110,36 +134,41 @@ def _summary(facts: Facts, drifts: Sequence[Drift], checks: Sequence[Check]) -> 
 
 def _whole(facts: Facts, view: View) -> Check:
     """It was a check run with differences, of the whole site: every play, each on all of its hosts."""
-    run, problems = facts.run.run, []
-    if not (run.check and run.diff):
-        problems.append(f"check {run.check}, diff {run.diff}: it was no check run with differences")
-    if run.playbook != view.expect["playbook"]:
-        problems.append(f"it was {run.playbook}, asked for was {view.expect['playbook']}")
-    wanted: dict[str, set[str]] = {}
-    for play in facts.plays:
-        wanted.setdefault(play.name, set()).update(play.hosts)
-    seen: dict[str, set[str]] = {}
-    for event in facts.run.plays:
-        seen.setdefault(event.play, set()).update(event.hosts)
-    missing = [name for name in wanted if name not in seen]
-    if missing:
-        problems.append(f"plays not run: {listed_plays(missing)}")
-    for name, hosts in wanted.items():
-        lost = sorted(hosts - seen.get(name, hosts))
-        if lost:
-            problems.append(f"play {name!r} left out {', '.join(lost[:6])}")
-    untold = sorted(seen.keys() - wanted.keys())
-    if untold:
-        problems.append(f"plays that the site does not list: {listed_plays(untold)}")
-    told = f"{len(wanted)} plays, Ansible {run.ansible}"
-    identifier, claim = "drift.run", "it was a check run with differences over the whole site"
-    expected = f"{view.expect['playbook']} --check --diff, {len(wanted)} plays"
+    run, limit = facts.run.run, view.expect["limit"]
+    problems = list(run_problems(facts.run, facts.plays, view.expect["playbook"], limit))
+    of = f"hosts that the limit {limit!r} leaves" if limit else "whole site"
+    identifier, claim = (
+        "drift.run",
+        f"it was a check run with differences over the {of}, every play on all of its hosts",
+    )
+    expected = f"{view.expect['playbook']} --check --diff, {len(facts.plays)} plays"
     evidence = (line_of(view, CHECK, facts.document.check.stdout[0]),)
     if problems:
         action = "a play that ended early has a failed host (see below); mend that and run the rung again"
         words = shorten(problems, 6)
         return unproved(identifier, claim, expected=expected, actual=words, evidence=evidence, next_action=action)
+    told = f"{len(facts.plays)} plays, Ansible {run.ansible}"
     return decide(identifier, claim, True, expected=expected, actual=told, evidence=evidence)
+
+
+def _limit(facts: Facts, view: View) -> list[Check]:
+    """A limited run is none of the whole site: it is told how much it is of, and holds no node of the cluster back."""
+    limit = view.expect["limit"]
+    if not limit:
+        return []
+    assert facts.whole is not None, "reading has seen to it"
+    left = sorted(set(facts.whole.hosts) - set(facts.listed.hosts))
+    told = f"{len(facts.listed.hosts)} of {len(facts.whole.hosts)} hosts"
+    told += f"; not looked at: {', '.join(left[:_MOST])}{' …' if len(left) > _MOST else ''}" if left else ""
+    problems = limit_problems(facts.listed, view.inputs.cluster)
+    identifier, claim = "drift.limit", f"the limit {limit!r} of the cluster file leaves every node of the cluster"
+    evidence = (line_of(view, CHECK, f"--limit {limit}"),)
+    derivation = "ansible-inventory --list, with the limit and without; node_groups of the cluster file"
+    action = "correct ansible.limit in the cluster file; without it the whole of the inventory is looked at"
+    if problems:
+        words = f"{shorten(problems)}; {told}"
+        return [unproved(identifier, claim, actual=words, evidence=evidence, derivation=derivation, next_action=action)]
+    return [decide(identifier, claim, True, actual=told, evidence=evidence, derivation=derivation)]
 
 
 def _stats_line(facts: Facts, view: View) -> Evidence:
@@ -152,10 +181,11 @@ def _hosts(facts: Facts, view: View) -> list[Check]:
     away = {t.result.host: t for t in facts.run.of("unreachable")}
     unknown = [f"{host}: unreachable: {_one_line(told.result.message)}" for host, told in away.items()]
     unknown += [f"{host}: no play of the site is for it" for host in hosts if host not in totals]
-    looked = {t.result.host for t in facts.run.results if t.result.status in ("ok", "changed", "failed")}
+    looked = {t.result.host for t in facts.run.results if looks(t.result)}
     unknown += [
         f"{host}: no task looked at it" for host in hosts if host in totals and host not in looked | away.keys()
     ]
+    unknown += same_machine(facts.said)
     failed = [told for told in facts.run.of("failed") if not told.result.ignored]
     lines = [event_line(view, CHECK, facts.document.check, told) for told in [*away.values(), *failed]][:_MOST]
     reached = "drift.reached", "every host of the inventory was looked at"
@@ -190,19 +220,19 @@ def _one_line(text: str) -> str:
 def _blind(facts: Facts, view: View) -> Check:
     """Nothing was passed over: a task that a check run skips as such proves nothing about its host."""
     spots = blind_spots(facts.run)
-    identifier, claim = (
-        "drift.seen",
-        "the check run passed over no task that it cannot look at, and let no failure pass",
-    )
+    identifier = "drift.seen"
+    claim = "the check run passed over no task that it cannot look at, and let no failure and no difference pass"
     evidence: tuple[Evidence, ...] = tuple(
-        event_line(view, CHECK, facts.document.check, told) for told in spots[:_MOST]
+        event_line(view, CHECK, facts.document.check, told) for told, _ in spots[:_MOST]
     )
+    own = left_out(facts.run)
+    derivation = f"{len(own)} tasks leave check runs out by their own `when`: {shorten(sorted(own), 3)}" if own else ""
     if not spots:
         told = f"{len(facts.run.results)} results, none passed over"
-        return decide(identifier, claim, True, actual=told, evidence=(_stats_line(facts, view),))
+        evidence = (_stats_line(facts, view),)
+        return decide(identifier, claim, True, actual=told, evidence=evidence, derivation=derivation)
     hosts: dict[str, list[str]] = {}
-    for spot in spots:
-        why = "failed, and was let pass" if spot.result.status == "failed" else "cannot be looked at in a check run"
+    for spot, why in spots:
         hosts.setdefault(f"{spot.result.where} ({spot.result.at}) {why}", []).append(spot.result.host)
     words = [f"{what}: {', '.join(names[:4])}" for what, names in hosts.items()]
     return unproved(
@@ -211,8 +241,10 @@ def _blind(facts: Facts, view: View) -> Check:
         expected="0 tasks",
         actual=shorten(words, _MOST),
         evidence=evidence,
+        derivation=derivation,
         next_action="give the task `check_mode: false` where it only looks, or a `when` that looks first; "
-        "where drifts are told, these are often what would follow them",
+        "where drifts are told, these are often what would follow them. A task that changes something has neither "
+        "`check_mode: false` nor `ignore_errors`, `failed_when: false` or `changed_when: false`",
     )
 
 
@@ -255,35 +287,40 @@ def _event(told: Told, facts: Facts, view: View) -> Evidence:
 
 def _packages(facts: Facts, view: View) -> list[Check]:
     """Packages that roles name have one version on all hosts that they are named for."""
-    found = list(versions_of(facts.run, facts.named, facts.said))
-    unknown = silent_hosts(facts.run, facts.said)
+    found = list(versions_of(facts.run, facts.roles, facts.named, facts.said))
+    hosts = silent_hosts(facts.run, facts.said)
+    unknown = [f"versions are not known of {', '.join(hosts[:_MOST])}"] if hosts else []
+    unknown += unknown_roles(facts.run, facts.roles, facts.named, facts.asked, CHECK)
     if not found and not unknown:
         return []  # nothing that roles name is a package here
     identifier, claim = "drift.packages", "a package that a role names has one version on all of its hosts"
     bad: dict[str, None] = {}
     for one in found:
         if one.unlike:
-            hosts = [host for host in one.by_host if host in facts.said and one.package in facts.said[host].history]
+            hosts = [host for host in one.by_host if one.package in facts.said[host].history]
             last = "; ".join(f"{host}: {facts.said[host].history[one.package]}" for host in hosts[:3])
             bad[f"{one.unlike}{f' (last: {last})' if last else ''}"] = None
     evidence = (_history_line(facts, view),)
     derivation = "dpkg-query on each host; hosts of one distribution and release are compared with each other"
-    action = "install the same version everywhere (`apt-get install PACKAGE=VERSION`), and pin it: ROLE_version"
     if bad or not unknown:
-        told = f"{len({one.package for one in found})} packages on {len(facts.said)} hosts"
+        named = {one.role for one in found}
+        told = f"{len({one.package for one in found})} packages of {len(named)} roles on {len(facts.said)} hosts"
         return [
             decide(
                 identifier,
                 claim,
                 not bad,
-                actual=shorten(list(bad), _MOST) or told,
+                actual=shorten([*bad, *(unknown if bad else [])], _MOST) or told,
                 evidence=evidence,
                 derivation=derivation,
-                next_action=action,
+                next_action="install the same version everywhere (`apt-get install PACKAGE=VERSION`), and pin it: ROLE_version",
             )
         ]
-    words = f"versions are not known of {', '.join(unknown[:_MOST])}"
-    more = "see what the second playbook said in the evidence, then run the rung again"
+    words = shorten(unknown, _MOST)
+    more = (
+        "see what the second playbook said in the evidence; a role names its packages in a variable of its defaults, "
+        "ROLE_packages, that needs nothing but facts and the inventory"
+    )
     return [unproved(identifier, claim, actual=words, evidence=evidence, derivation=derivation, next_action=more)]
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -88,84 +87,3 @@ def _when(moment: float | None) -> str:
     if moment is None:
         return "at a time not known"
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def blind_spots(run: Playbook) -> list[Told]:
-    """What a check run could not look into: tasks that it skipped as such, and that failed and were let pass.
-
-    The module raw is skipped without a word, also where its own condition would have skipped it.
-    """
-    skipped = [
-        told
-        for told in run.of("skipped")
-        if "check mode" in told.result.message.lower() or told.result.module.rpartition(".")[2] == "raw"
-    ]
-    rescued = {host for host, total in run.totals.items() if total.rescued}
-    passed_over = [t for t in run.of("failed") if t.result.ignored or t.result.host in rescued]
-    return [*skipped, *passed_over]
-
-
-@dataclass(frozen=True)
-class Versions:
-    """Versions of one package on the hosts where a role names it."""
-
-    role: str
-    package: str
-    distribution: str
-    by_host: Mapping[str, str]
-    """Host → version; ``not installed`` where it is not."""
-
-    @property
-    def unlike(self) -> str:
-        """``munge: n2 has 0.5.16-1, others 0.5.15-2``; empty where all are the same."""
-        counted = Counter(self.by_host.values())
-        if len(counted) <= 1:
-            return ""
-        most = counted.most_common()
-        if most[0][1] > most[1][1]:
-            odd = [f"{host} has {version}" for host, version in sorted(self.by_host.items()) if version != most[0][0]]
-            return f"{self.package}: {', '.join(odd)}; others {most[0][0]}"
-        return f"{self.package}: " + ", ".join(
-            f"{host} has {version}" for host, version in sorted(self.by_host.items())
-        )
-
-
-Named = Mapping[str, Mapping[str, tuple[str, ...]]]
-"""Host → role → packages that the role's variables name there."""
-
-
-def packages_named(run: Playbook, named: Named) -> dict[tuple[str, str], set[str]]:
-    """(role, package) → hosts that it is named for: by the role's variables, or by a task of it that ran."""
-    found: dict[tuple[str, str], set[str]] = {}
-    for told in run.results:
-        for package in told.result.packages:
-            found.setdefault((told.result.role, package), set()).add(told.result.host)
-    ran = {(told.result.host, told.result.role) for told in run.results}
-    for host, roles in named.items():
-        for role, packages in roles.items():
-            for package in packages if (host, role) in ran else ():
-                found.setdefault((role, package), set()).add(host)
-    return found
-
-
-def versions_of(run: Playbook, named: Named, said: Mapping[str, HostSaid]) -> Iterator[Versions]:
-    """Each package that a role names, on the hosts that it names it for; hosts of one release are compared."""
-    alike: dict[tuple[str, str, str], set[str]] = {}
-    for (role, package), hosts in packages_named(run, named).items():
-        for host in hosts & said.keys():
-            alike.setdefault((role, package, said[host].distribution), set()).add(host)
-    for (role, package, distribution), hosts in sorted(alike.items()):
-        found = {host: said[host].versions.get(package, "not installed") for host in sorted(hosts)}
-        if set(found.values()) != {"not installed"}:  # a name that stands for another package
-            yield Versions(role, package, distribution, found)
-
-
-def silent_hosts(run: Playbook, said: Mapping[str, HostSaid]) -> list[str]:
-    """Hosts that were looked at and whose packages are not known."""
-    away = {host for host, total in run.totals.items() if total.unreachable}
-    return sorted(run.totals.keys() - away - said.keys() - {"localhost"})
-
-
-def listed_plays(names: Sequence[str]) -> str:
-    """``Slurm, Shared storage``: shortened."""
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

@@ -1,0 +1,1 @@
+"""The callback plugin that Ansible loads by this folder's path."""
