@@ -17,7 +17,6 @@ LARGEST = 1024
 class Phase(StrEnum):
     """A step of a rank, in its order. Its value is how people read it."""
 
-    NETWORK = "finding the other nodes"
     IMPORT = "importing torch"
     DEVICE = "taking its device"
     RENDEZVOUS = "meeting the other ranks"

@@ -8,6 +8,7 @@ from pydantic import Field, IPvAnyAddress, model_validator
 
 from surefoot.hardware.fact import Fact, Known, Natural, Positive, Text, TextFact
 from surefoot.hardware.gpu_facts import Gpu
+from surefoot.hardware.network_facts import Hca, Interface, Reach, Route
 from surefoot.hardware.older_facts import lifted
 from surefoot.model.base import Record
 
@@ -108,6 +109,12 @@ class NodeFacts(Record):
     root_mount: Known[RootMount]
     mounts: Known[tuple[Mount, ...]]
     clock: Known[Clock]
+    interfaces: Known[tuple[Interface, ...]]
+    routes: Known[tuple[Route, ...]]
+    hcas: Known[tuple[Hca, ...]]
+    """RDMA devices."""
+    reach: Known[Reach]
+    """Which other nodes it reached over which interface; unknown where it met none."""
     python: TextFact
     interpreter: TextFact
     driver: TextFact

@@ -137,6 +137,8 @@ class Precheck(NodeRungSpec):
     """Every node has what the cluster file says."""
 
     rung: Literal["precheck"]
+    may_differ: tuple[str, ...] = ()
+    """Facts in which nodes of one group need not agree, as the drift matrix calls them; ``*`` stands for anything (``gpu*.vbios``)."""
 
 
 class Mesh(NodeRungSpec):

@@ -20,6 +20,7 @@ from surefoot.rungs.base import Asked, PlanContext, Rung, View, layout
 from surefoot.rungs.judging import RankData, Said, decide, said, shorten, summed_up
 from surefoot.rungs.mesh_ranks import Mesh as Seen
 from surefoot.rungs.mesh_ranks import rank_checks
+from surefoot.rungs.precheck import environments
 from surefoot.rungs.step_values import StepValues, problems, refuse_misshapen
 from surefoot.rungs.threads import cpus_per_rank
 
@@ -39,6 +40,7 @@ class Meshed(RankData):
     took_s: dict[str, float]
     affinity: dict[str, Any]
     limits: dict[str, Any]
+    environment: dict[str, str]
     binding: dict[str, str]
     step: StepValues
     summed: Summed
@@ -71,8 +73,8 @@ class Mesh(Rung[MeshSpec, Facts]):
             "device": where.device,
             "backend": where.backend,
             "init_timeout_s": min(120.0, context.spec.time_limit_s / 3),
-            "meet_timeout_s": min(60.0, context.spec.time_limit_s / 4),
             "seed": seed_of(context.nonce),
+            "environment": environments(context.needs["precheck"]) if "precheck" in context.needs else {},
         }
         debug = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,BOOTSTRAP,ENV"} if where.device == "cuda" else {}
         cpus = cpus_per_rank(context.cluster, where)
@@ -198,6 +200,7 @@ def _row(trail: Trail) -> dict[str, Any]:
         "device": device.get("name") or device.get("kind"),
         "uuid": device.get("uuid"),
         "cpus": affinity.get("cpus"),
+        "environment": trail.facts.get("environment"),
         "stands": "complete" if trail.finished else trail.stands.value,
         "took_s": ended,
     }

@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 
 from surefoot.errors import EvidenceError
 from surefoot.evidence import EvidenceSet
+from surefoot.hardware.comparable import comparable
 from surefoot.hardware.fact import TextFact
 from surefoot.hardware.facts import NodeFacts
-from surefoot.model.check import Check
+from surefoot.model.check import Check, Evidence
 from surefoot.model.cluster import Cluster, NodeGroup
 from surefoot.model.ladder import Precheck as PrecheckSpec
 from surefoot.model.measurement import Fingerprint
@@ -19,8 +20,11 @@ from surefoot.model.run import JobsStep, Judgement
 from surefoot.model.status import Status
 from surefoot.rungs.base import Asked, Layout, PlanContext, Rung, View, nodes_of
 from surefoot.rungs.judging import RankData, Said, decide, said, unproved
+from surefoot.rungs.precheck_fleet import Facts as FleetFacts
+from surefoot.rungs.precheck_fleet import alike, expected, fleet
 from surefoot.rungs.precheck_gpus import Where, gpu_health
 from surefoot.rungs.precheck_name import own_name
+from surefoot.rungs.precheck_network import chosen, network_checks, rows
 from surefoot.rungs.threads import cpus_per_rank
 from surefoot.units import GIB, format_size
 from surefoot.versions import at_least, same
@@ -31,6 +35,8 @@ _KEYS = {"cpus": "min_cpus", "memory": "min_memory_gib", "disk": "min_free_disk_
 class Probed(RankData):
     """What ``surefoot.node.probe`` reports."""
 
+    node: str | None = None
+    """What the scheduler calls this node; None in reports of the first probe."""
     root: str
     facts: NodeFacts
 
@@ -52,14 +58,17 @@ class Precheck(Rung[PrecheckSpec, tuple[Said[Probed], ...]]):
 
     name: ClassVar[str] = "precheck"
     title: ClassVar[str] = "Pre-check"
-    proves: ClassVar[str] = "Every node has the CPUs, memory, disk, GPUs and software that the cluster file declares."
+    proves: ClassVar[str] = (
+        "Every node has what the cluster file declares; nodes of one group are alike, and reach each other."
+    )
     uses: ClassVar[tuple[str, ...]] = ("cluster", "package")
 
     def plan(self, context: PlanContext[PrecheckSpec]) -> Asked:
         root = str(context.root.root)
         where = Layout(nodes_of(context.cluster, context.spec), 1, "cpu")
         cpus = cpus_per_rank(context.cluster, where)
-        job = context.job("precheck", "surefoot.node.probe", {"root": root}, where, cpus_per_rank=cpus)
+        request = {"root": root, "meet_timeout_s": min(60.0, context.spec.time_limit_s / 3)}
+        job = context.job("precheck", "surefoot.node.probe", request, where, cpus_per_rank=cpus)
         # The probe counts CPUs and GPUs, and a scheduler that binds shows a job those that it asked for.
         job = job.model_copy(update={"gpus_per_node": context.cluster.gpus_per_node})
         return Asked(
@@ -82,12 +91,50 @@ class Precheck(Rung[PrecheckSpec, tuple[Said[Probed], ...]]):
         checks = [_distinct(facts, view), *_groups(nodes, cluster, view)]
         for node in nodes:
             checks += _node_checks(node, cluster, view)
+        fleet_facts = _fleet_facts(nodes, view)
+        matrix = fleet(fleet_facts, view.spec.may_differ)
+        choice = chosen(by_name(facts))
+        checks += alike(matrix, fleet_facts)
+        checks += expected(fleet_facts, {group.name: group.expect for group in cluster.node_groups})
+        checks += network_checks(by_name(facts), choice, _by_name_reference(facts, view))
         return Judgement(
             checks=tuple(checks),
             fingerprint=fingerprint(facts),
             summary=_summary(facts),
-            details={"nodes": [_row(node) for node in nodes]},
+            details={"nodes": [_row(node) for node in nodes], "fleet": matrix.cells(), "network": rows(choice)},
         )
+
+
+def by_name(nodes: tuple[Said[Probed], ...]) -> dict[str, NodeFacts]:
+    """Facts by what the scheduler calls each node, which is how nodes call each other."""
+    return {node.data.node or node.report.host: node.data.facts for node in nodes}
+
+
+def environments(evidence: EvidenceSet) -> dict[str, dict[str, str]]:
+    """Node → the variables that name its interface and rails, from this rung's evidence. Raises EvidenceError."""
+    choice = chosen(by_name(said(evidence, "precheck", Probed)))
+    return {node.node: node.environment for node in choice.nodes if node.environment}
+
+
+def _by_name_reference(nodes: tuple[Said[Probed], ...], view: View) -> Callable[[str, str], Evidence]:
+    files = {node.data.node or node.report.host: node.file for node in nodes}
+    return lambda node, text: view.evidence.ref(files[node], text=text)
+
+
+def _fleet_facts(nodes: list[Node], view: View) -> FleetFacts:
+    """By host name. Two nodes of one host, which `precheck.nodes` refuses, are told apart by their ranks."""
+    names = Counter(node.said.report.host for node in nodes)
+    of = {
+        node.said.report.host
+        if names[node.said.report.host] == 1
+        else f"{node.said.report.host}-{node.said.rank}": node
+        for node in nodes
+    }
+    return FleetFacts(
+        told={host: comparable(node.facts) for host, node in of.items()},
+        group_of={host: node.group.name for host, node in of.items()},
+        reference=lambda host, text: view.evidence.ref(of[host].said.file, text=text),
+    )
 
 
 def fingerprint_of(evidence: EvidenceSet) -> Fingerprint:
