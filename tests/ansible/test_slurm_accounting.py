@@ -151,3 +151,16 @@ def test_an_option_that_nothing_is_known_of_is_an_error() -> None:
 )  # fmt: skip
 def test_times_are_read_as_slurm_reads_them(text: str, seconds: int | None) -> None:
     assert ACCOUNTING.seconds_of(text) == seconds
+
+
+def test_a_slurm_is_not_asked_for_what_it_does_not_know_yet() -> None:
+    older = {**DECLARED, "release": "20.11"}
+    assert set(COLUMNS["qos"]) - set(ACCOUNTING.columns(older)["qos"]) == {"LimitFactor"}
+    for release in ("21.08", "22.05", "24.11"):
+        assert ACCOUNTING.columns({**DECLARED, "release": release}) == COLUMNS
+    where = COLUMNS["qos"].index("LimitFactor") + 1
+    rows = [[*row[:where], *row[where + 1 :]] for row in QOS]
+    assert told(rows, release="20.11") == []
+    newer = [{"name": "normal", "options": {"LimitFactor": 2}}]
+    with pytest.raises(ValueError, match="the QOS normal sets LimitFactor, which slurm_release does not know"):
+        told(rows, release="20.11", qos=newer)

@@ -64,6 +64,9 @@ _ACCOUNT_TABLE: tuple[tuple[Kind, str], ...] = (
     (Kind.NUMBER, "GrpJobs GrpSubmitJobs GrpJobsAccrue MaxJobs MaxJobsAccrue MaxSubmitJobs MinPrioThreshold Priority"),
 )
 
+_SINCE = {"LimitFactor": (21, 8)}
+"""The first release of Slurm that knows an option of a QOS: sacctmgr 20.11 refuses the whole table for one that it does not."""
+
 
 class Option(NamedTuple):
     """An option by the name that it is asked for and told by."""
@@ -178,13 +181,16 @@ def _rows(text: str) -> list[list[str]]:
 
 
 def columns(declared: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The options that sacctmgr is asked for. `declared`: ``accounts``.
+    """The options that sacctmgr is asked for. `declared`: ``accounts``, and ``release`` (``"22.05"``) where it is known.
 
-    Of a QOS all, as one that is not declared counts too; of an account those that any account names.
+    Of a QOS all that this Slurm knows, as one that is not declared counts too; of an account those that any names.
     """
+    release = tuple(int(part) for part in re.findall(r"\d+", str(declared.get("release") or "")))
     named = [_option(ACCOUNT_OPTIONS, key) for one in declared["accounts"] for key in one.get("options") or {}]
     return {
-        "qos": sorted({option.name for option in QOS_OPTIONS.values()}),
+        "qos": sorted(
+            {each.name for each in QOS_OPTIONS.values() if not release or release >= _SINCE.get(each.name, ())}
+        ),
         "accounts": sorted({option.name for option in named} | {"QOS", "DefaultQOS"}),
     }
 
@@ -236,8 +242,12 @@ def _qos_commands(
     yield from ((["add", "qos", one["name"]], []) for one in qos if one["name"] not in rows)
     for one in qos:
         name = one["name"]
-        options = dict.fromkeys(QOS_OPTIONS.values(), "")
+        options = dict.fromkeys((option for option in QOS_OPTIONS.values() if option.name in keys), "")
         options |= {_option(QOS_OPTIONS, key): text_of(value) for key, value in (one.get("options") or {}).items()}
+        if newer := [option.name for option in options if option.name not in keys]:
+            raise ValueError(
+                f"the QOS {name} sets {', '.join(newer)}, which slurm_release does not know yet: leave it out"
+            )
         other, now = _differences(options, rows.get(name, dict.fromkeys(keys, "")))
         if other:
             yield ["modify", "qos", name, "set", *other], now if name in rows else []
