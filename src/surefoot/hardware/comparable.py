@@ -44,7 +44,14 @@ def comparable(facts: NodeFacts) -> Texts:
     found["gpus"] = _text(facts.gpus, lambda gpus: str(len(gpus)))
     for number, gpu in enumerate(sorted(facts.gpus.value or (), key=lambda gpu: gpu.pci_bus_id.shown)):
         found |= {f"gpu{number}.{key}": text for key, text in _gpu(gpu).items()}
+    for listed, names in _LISTS.items():
+        if (reason := getattr(facts, listed).unknown) is not None:
+            found[names] = Unknown(reason)
     return found
+
+
+_LISTS = {"gpus": "gpu*", "mounts": "mount *", "variables": "variable *"}
+"""Fact that lists things → the names of their facts. A node that cannot list them does not lack them."""
 
 
 _PLAIN = (
