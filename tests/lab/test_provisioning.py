@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shutil
+import time
 from pathlib import Path
 
+import pytest
 import yaml
 
+from surefoot.errors import MachineryError
 from surefoot.lab.places import LabPaths
-from surefoot.lab.provisioning import _follow, inventory
+from surefoot.lab.provisioning import _follow, inventory, provision
 from surefoot.lab.spec import LabSpec
 
 
@@ -57,3 +62,37 @@ def test_hosts_bear_a_name_that_no_other_lab_has_and_secrets_stay_in_their_files
 def test_the_role_is_told_which_release_of_slurm_the_hosts_have(tmp_path: Path) -> None:
     text = inventory(LabSpec(name="mine"), 3, LabPaths(tmp_path), (20, 2))
     assert yaml.safe_load(text)["all"]["vars"]["slurm_release"] == "20.02"
+
+
+def test_a_site_that_does_not_end_is_ended_at_its_limit_with_what_it_started_and_the_role_it_was_in(
+    tmp_path: Path,
+) -> None:
+    """By an ``ansible-playbook`` that says what role it is in, and then nothing more."""
+    tool, sleeper = tmp_path / "ansible-playbook", tmp_path / "sleeper"
+    shutil.copy("/bin/sleep", sleeper)
+    told = line(event="task", task="Names", role="common").strip()
+    tool.write_text(f"#!/bin/sh\necho '{told}'\n{sleeper} 60 &\n{sleeper} 60\n")
+    tool.chmod(0o755)
+    said: list[str] = []
+    started = time.monotonic()
+    with pytest.raises(MachineryError, match="not done after 2 s: ended"):
+        provision(str(tool), LabPaths(tmp_path), say=said.append, limit_s=2.0)
+    took = time.monotonic() - started
+    assert 2.0 <= took < 30, took
+    assert [words.split("  ")[-1] for words in said] == ["role common"]
+    assert _running(tmp_path) == [], "what it had started still ran"
+
+
+def _running(folder: Path) -> list[str]:
+    """Command lines that name this folder, once those that end have had a second."""
+    found: list[str] = []
+    for _ in range(20):
+        found = []
+        for place in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                words = place.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                found += [words] if str(folder) in words else []
+        if not found:
+            break
+        time.sleep(0.05)
+    return found

@@ -45,12 +45,14 @@ def test_other_sites_inventories_and_test_scenarios_are_none(copied: Path) -> No
     assert site_digest(Ansible(site=str(copied), inventory=(str(copied / "hosts.yml"),))) == before
 
 
-def test_variables_beside_an_inventory_that_is_a_file_are_of_it(copied: Path, tmp_path: Path) -> None:
-    (tmp_path / "own/host_vars").mkdir(parents=True)
+@pytest.mark.parametrize("variables", ["host_vars/n1.yml", "group_vars/slurm_node.yml", "group_vars/all/gpus.yml"])
+def test_variables_beside_an_inventory_that_is_a_file_are_of_it(copied: Path, tmp_path: Path, variables: str) -> None:
+    file = tmp_path / "own" / variables
+    file.parent.mkdir(parents=True)
     (tmp_path / "own/hosts.yml").write_text("all: {}\n")
     one = Ansible(site=str(copied), inventory=(str(tmp_path / "own/hosts.yml"),))
     before = site_digest(one)
-    (tmp_path / "own/host_vars/n1.yml").write_text("gres_gpus_per_node: 4\n")
+    file.write_text("gres_gpus_per_node: 4\n")
     assert site_digest(one) != before
 
 

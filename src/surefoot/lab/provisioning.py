@@ -26,7 +26,8 @@ from surefoot.provision.tools import NOT_FOUND_ACTION, find_tool
 SITE = Path(__file__).resolve().parents[3] / "ansible"
 """The site lies in the project, beside ``src``."""
 _SHOWN = 5
-_LIMIT_S = 900.0
+LIMIT_S = 900.0
+"""Longest that ``site.yml`` may take."""
 
 
 def require() -> str:
@@ -105,27 +106,29 @@ def secret_files(secrets: Secrets) -> dict[str, str]:
     }
 
 
-def provision(tool: str, paths: LabPaths, *, say: Callable[[str], None]) -> None:
-    """Run ``site.yml`` on the lab's hosts. Raises MachineryError naming host, role, task and what was said."""
+def provision(tool: str, paths: LabPaths, *, say: Callable[[str], None], limit_s: float = LIMIT_S) -> None:
+    """Run ``site.yml`` on the lab's hosts. Raises MachineryError naming host, role, task and what was said.
+
+    Also where it is not done after `limit_s`: it is ended then.
+    """
     command = [*ALONE, tool, *named(inventories(paths)), str(SITE / "site.yml")]
     started = time.monotonic()
     with paths.provisioning.open("w") as log, control_sockets() as sockets:
         env = environment(str(SITE), os.environ, sockets=str(sockets)) | {"ANSIBLE_HOME": str(paths.ansible)}
-        process = subprocess.Popen(
+        with subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True, env=env, cwd=SITE
-        )
-        limit = threading.Timer(_LIMIT_S, process.kill)
-        limit.start()
-        try:
-            assert process.stdout is not None
-            problems = _follow(process.stdout, log.write, say, started)
-            code = process.wait()
-        finally:
-            limit.cancel()
-            process.kill()
-            process.wait()
-    if time.monotonic() - started >= _LIMIT_S:
-        problems.append(f"not done after {_LIMIT_S:.0f} s: ended")
+        ) as process:
+            limit = threading.Timer(limit_s, process.kill)
+            limit.start()
+            try:
+                assert process.stdout is not None
+                problems = _follow(process.stdout, log.write, say, started)
+                code = process.wait()
+            finally:
+                limit.cancel()
+                process.kill()
+    if time.monotonic() - started >= limit_s:
+        problems.append(f"not done after {limit_s:.0f} s: ended")
     if code != 0 or problems:
         said = problems[:_SHOWN] or paths.provisioning.read_text(errors="replace").splitlines()[-_SHOWN:]
         more = f" (and {len(problems) - _SHOWN} more)" if len(problems) > _SHOWN else ""
