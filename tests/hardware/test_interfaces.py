@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 import network_sites as sites
@@ -146,3 +149,9 @@ def test_without_any_node_nothing_is_chosen_and_all_are_missed() -> None:
     choice = choose([], ["a", "b"])
     assert choice.nodes == ()
     assert {f.trouble for f in choice.grave} == {Trouble.NO_COMMON_NETWORK, Trouble.ABSENT}
+
+
+def test_the_page_names_every_finding_and_no_other() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "interfaces.md").read_text().split("## What is found wrong")[1]
+    rows = [row.split("|")[1] for row in page.split("## Limits")[0].splitlines() if row.startswith("| `")]
+    assert sorted(re.findall(r"`([a-z-]+)`", " ".join(rows))) == sorted(trouble.value for trouble in Trouble)
