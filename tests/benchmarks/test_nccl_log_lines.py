@@ -16,7 +16,7 @@ PLAIN = "n1:7:9 [3] NCCL INFO Using network IB"
     [
         "",
         "0: ",  # srun --label
-        "  3: "[2:],
+        "  3: ",  # of more than a hundred
         "[1,0]<stdout>:",  # mpirun --tag-output: NVIDIA/nccl#1422
         "[1,4]<stdout>:[4]: ",  # NVIDIA/nccl#1422
         "[0]<stdout>:",

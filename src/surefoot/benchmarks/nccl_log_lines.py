@@ -34,7 +34,7 @@ _HEAD = re.compile(
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _PREFIX = re.compile(
     r"(?:"
-    r"\d+: *"  # srun --label
+    r" *\d+: *"  # srun --label, as wide as the last rank's
     r"|\[[^\[\]]*\](?:<std(?:out|err)>)?:? ?"  # mpirun --tag-output, torchrun, a time in brackets
     r"|<std(?:out|err)>:"
     r"|\([^()]*\) "  # Ray
