@@ -44,17 +44,17 @@ test: lab-ready test-local test-lab ## lint, then every test (root): what CI run
 
 test-local: lint ## lint, then every test but those of the lab: no root needed
 	@$(BIN)/pytest -q -n 2 -m "not slow and not lab"
-	@$(BIN)/pytest -q -m "slow and not lab" --durations=5
+	@$(BIN)/pytest -q -n 2 --dist loadgroup -m "slow and not lab" --durations=10
 
-test-lab: lab-ready ## tests on a real Slurm, a real sshd and a real lab (root)
-	@$(BIN)/pytest -q -n 2 --dist loadfile -m "lab and not slow and not versions and not sites" --durations=5
-	@$(BIN)/pytest -q -m "lab and slow and not sites" --durations=5
+test-lab: lab-ready ## tests on a real Slurm, a real sshd and real labs, and of what Ansible makes of hosts (root)
+	@$(BIN)/pytest -q -n 3 --dist loadgroup --no-loadscope-reorder -m "lab and not alone and not versions" --durations=25
+	@LAB_UP=--plain $(BIN)/pytest -q -m "lab and alone" --durations=5
 
 test-versions: lab-ready ## the oldest and the newest Slurm, each in a lab (root); not part of test. SUITES="trixie": others
 	@SUITES="$(SUITES)" $(BIN)/pytest -q -m versions --durations=5
 
-test-sites: lab-ready ## what Ansible makes of hosts (root); wants dpkg-dev and Debian's prometheus packages; not part of test yet
-	@$(BIN)/pytest -q -m sites --durations=5
+test-sites: lab-ready ## of those, what Ansible makes of hosts
+	@$(BIN)/pytest -q -n 3 --dist loadgroup --no-loadscope-reorder -m sites --durations=15
 
 lab-ready: setup-lab
 	@$(BIN)/python tests/ready_for_lab.py

@@ -15,6 +15,7 @@ from types import ModuleType
 
 from surefoot.lab.base_root import machine_apt_options
 from surefoot.lab.places import LabHome
+from surefoot.lab.state import locked
 
 
 def repository(home: LabHome, base: str, packages: Iterable[str], *, own: ModuleType | None = None) -> Path:
@@ -26,13 +27,18 @@ def repository(home: LabHome, base: str, packages: Iterable[str], *, own: Module
     made = Path(str(own.__file__)).read_text() if own else ""
     key = hashlib.sha256("\n".join([base, *wanted, made]).encode()).hexdigest()[:12]
     folder = home.folder / "apt" / key
-    if (folder / "Packages").exists():
-        return folder
+    with locked(folder.with_suffix(".lock"), "fetching packages", wait=True):  # tests run side by side
+        if not (folder / "Packages").exists():
+            _fetch(folder, home.bases / base, wanted, own)
+    return folder
+
+
+def _fetch(folder: Path, base: Path, wanted: list[str], own: ModuleType | None) -> None:
     draft = folder.with_suffix(".half")
     shutil.rmtree(draft, ignore_errors=True)
     (draft / "lists/partial").mkdir(parents=True)
     (draft / "partial").mkdir()
-    options = _apt_options(home.bases / base, draft)
+    options = _apt_options(base, draft)
     _run("apt-get", *options, "update")
     _run("apt-get", *options, "--download-only", "--no-install-recommends", "--yes", "install", *wanted)
     for rest in ("lists", "partial", "lock"):
@@ -43,7 +49,6 @@ def repository(home: LabHome, base: str, packages: Iterable[str], *, own: Module
         shutil.rmtree(draft / "work")
     write_index(draft)
     draft.rename(folder)
-    return folder
 
 
 def write_index(folder: Path) -> None:

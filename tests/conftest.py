@@ -21,6 +21,17 @@ def pytest_configure() -> None:
             signal.signal(number, handler)
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where workers share tests by ``--dist loadgroup``, those of a file stay together, as they share its fixtures.
+
+    A file that says ``xdist_group`` is of that group: files with one lab, say.
+    """
+    for item in items:
+        if not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(f"{item.path.parent.name}/{item.path.stem}"))
+
+
 @pytest.fixture(scope="session")
 def held(request: pytest.FixtureRequest) -> Iterator[Held]:
     """What this session holds of the machine, after what killed sessions left has been taken away."""

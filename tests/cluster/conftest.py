@@ -1,4 +1,4 @@
-"""One real Slurm, and one lab to climb on, for all tests of this folder."""
+"""One real Slurm, and labs to climb on, for all tests of this folder."""
 
 from __future__ import annotations
 
@@ -31,10 +31,21 @@ def slurm(held: Held) -> Iterator[slurm_here.SlurmHere]:
 
 @pytest.fixture(scope="session")
 def climbing_lab(held: Held) -> Iterator[LabPaths]:
-    """A head and two nodes of their own, with the Python that runs the tests.
+    """A head and two nodes of their own, with the Python that runs the tests. Tests leave it as it was.
 
     SUITE in the environment names another Debian; LAB_UP holds more words for ``surefoot lab up`` (``--plain``).
+    Files that use it say ``xdist_group("climbing")``: one lab is enough for them.
     """
-    more = shlex.split(os.environ.get("LAB_UP", ""))
-    with lab_here(held, "c", "--suite", os.environ.get("SUITE", DEFAULT_SUITE), *more) as paths:
+    with lab_here(held, "c", *_words()) as paths:
         yield paths
+
+
+@pytest.fixture(scope="module")
+def breaking_lab(held: Held) -> Iterator[LabPaths]:
+    """The same, for what is broken on purpose: mended it works, but a file's time may be another."""
+    with lab_here(held, "k", *_words()) as paths:
+        yield paths
+
+
+def _words() -> list[str]:
+    return ["--suite", os.environ.get("SUITE", DEFAULT_SUITE), *shlex.split(os.environ.get("LAB_UP", ""))]

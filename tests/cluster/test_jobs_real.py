@@ -18,6 +18,7 @@ import pytest
 import slurm_climb
 from slurm_climb import RUNG, SLEEPS, SlurmRung, new_session, request
 from slurm_here import SlurmHere, wait_for
+from surefoot.engine import waiting
 from surefoot.engine.judge import Judge
 from surefoot.engine.orphans import Climber, jobs_of_run
 from surefoot.engine.session import Session, resume
@@ -143,9 +144,10 @@ def test_a_rung_moves_to_the_other_partition_and_its_check_says_so(slurm: SlurmH
 
 
 @pytest.mark.slow
-def test_nodes_that_are_down_are_named_at_once_and_end_the_rung_after_a_minute(
-    slurm: SlurmHere, tmp_path: Path
+def test_nodes_that_are_down_are_named_at_once_and_end_the_rung_when_they_stay_so(
+    slurm: SlurmHere, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(waiting, "NODES_DOWN_S", 12.0)  # a minute, by tests/engine/test_waiting.py
     slurm.command("scontrol", "update", "NodeName=n3", "State=DOWN", "Reason=bad rail")
     try:
         climbed = Climbed(new_session(tmp_path), SlurmRung())
@@ -156,6 +158,8 @@ def test_nodes_that_are_down_are_named_at_once_and_end_the_rung_after_a_minute(
     told = next(e.at for e in climbed.events if isinstance(e, Note) and "n3 is down" in e.text)
     assert climbed.result.started_at is not None
     assert told - climbed.result.started_at < 30
+    assert climbed.result.ended_at is not None
+    assert climbed.result.ended_at - told >= 12
 
 
 @pytest.mark.slow

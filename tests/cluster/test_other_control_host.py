@@ -22,11 +22,11 @@ from lab_drill import LabDrill, events
 from surefoot.files import sha256_file
 from surefoot.lab.places import LabPaths
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.xdist_group("climbing")]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.xdist_group("climbing")]
 
 SOURCES = Path(__file__).parents[2] / "src"
-LADDER = (*QUICK, "--set", "fake_trainer.seconds=30", "--set", "compute.max_spread=0.95")
-"""Long enough to lose the first host, and to find its job still there. Hosts of a lab share this machine's cores."""
+LADDER = (*QUICK, "--set", "fake_trainer.seconds=30")
+"""Long enough to lose the first host, and to find its job still there."""
 
 
 @dataclass
@@ -71,7 +71,7 @@ def test_a_run_passes_from_another_control_host_when_the_first_is_lost_with_all_
 ) -> None:
     first, other = (control_host(held, climbing_lab, name) for name in ("first", "other"))
     try:
-        climb = first.start("climb", *first.on_lab, *LADDER, "--to", "review")
+        climb = first.start("climb", *first.on_lab, *LADDER, "--to", "fake_trainer")
         run = first.run_folder().name
         shared = first.paths.shared / "runs" / run
 
@@ -89,15 +89,18 @@ def test_a_run_passes_from_another_control_host_when_the_first_is_lost_with_all_
         assert {name.split("/")[1] for name in before} >= {"runner", "sync", "scheduler"}
 
         # The other one has the clone, the cluster file and the run's name, and is told that the first is gone.
-        again = ("climb", "--resume", run, *other.on_lab, "--to", "review")
+        again = ("climb", "--resume", run, *other.on_lab, "--to", "fake_trainer")
         refused = other.run(*again)
         assert refused.returncode == 3
         assert "climbed from first" in refused.stderr
         assert "--take-over" in refused.stderr
         assert set(first.queue()) == running, "until then nothing of the first's is touched"
-        answer = other.json(*again, "--take-over")
+        went_on = other.run(*again, "--take-over", "--json", timeout_s=500)
+        assert went_on.returncode == 0, went_on.stderr[-3000:] + went_on.stdout[-3000:]
+        assert f"jobs that first left of run {run!r}, ended before it goes on here" in went_on.stderr
+        answer = json.loads(went_on.stdout)
         assert answer["asked"]["status"] == "PASSED"
-        assert set(answer["asked"]["rungs"]) >= {"fake_trainer", "finetune", "gate", "review"}
+        assert set(answer["asked"]["rungs"]) >= {"scheduler", "fake_trainer"}
 
         # What the first had sealed is as it was, on both sides; what it had not sealed was made anew, once.
         for place in (shared, other.run_folder()):
