@@ -88,11 +88,11 @@ def test_runs_show_and_report_tell_of_it(climbed: tuple[Drill, str]) -> None:
     drill, out = climbed
     run = drill.run_folder()
     (row,) = drill.json("runs")["runs"]
-    assert (row["run"], row["status"], row["passed"]) == (run.name, "PASSED", "14 of 14")
+    assert (row["run"], row["status"], row["passed"]) == (run.name, "PASSED", "15 of 15")
     assert run.name in drill.run("runs").stdout
     shown = drill.run("show")
     assert shown.returncode == 0
-    assert [line for line in shown.stdout.splitlines() if line.startswith("✓ PASSED: 14 of 14")]
+    assert [line for line in shown.stdout.splitlines() if line.startswith("✓ PASSED: 15 of 15")]
     assert shown.stdout.splitlines()[-2] in out
     for name in ("report.html", "junit.xml", "summary.json"):
         (run / name).unlink()
