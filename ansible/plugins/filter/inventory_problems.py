@@ -6,11 +6,15 @@ import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from runpy import run_path
 from typing import Any
 
 import yaml
 
 Variables = Mapping[str, Any]
+
+_WORDS = run_path(str(Path(__file__).parents[1] / "words.py"))
+_few = _WORDS["few"]
 Groups = Mapping[str, Sequence[str]]
 
 _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
@@ -255,10 +259,6 @@ def _line(name: str, sources: Sequence[str]) -> str:
                 if row.search(text) and not text.lstrip().startswith("#"):
                     return f" ({file}:{number})"
     return ""
-
-
-def _few(hosts: Sequence[str]) -> str:
-    return ", ".join(hosts[:4]) + (f" and {len(hosts) - 4} more" if len(hosts) > 4 else "")
 
 
 class FilterModule:

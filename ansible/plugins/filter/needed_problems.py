@@ -6,6 +6,8 @@ import base64
 import binascii
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from runpy import run_path
 from typing import Any, NamedTuple
 
 DOCUMENTATION = """
@@ -14,6 +16,10 @@ short_description: What roles cannot do without and an inventory leaves empty
 """
 
 Variables = Mapping[str, Any]
+
+_WORDS = run_path(str(Path(__file__).parents[1] / "words.py"))
+_few = _WORDS["few"]
+_true = _WORDS["true"]
 Groups = Mapping[str, Sequence[str]]
 
 
@@ -149,14 +155,6 @@ def _others(hosts: Mapping[str, Variables], groups: Groups) -> Iterator[str]:
         without = [host for host in groups.get(group, []) if not holds(hosts[host])]
         if without:
             yield otherwise.format(_few(without))
-
-
-def _true(value: object) -> bool:
-    return str(value).lower() in ("true", "yes", "on", "1")
-
-
-def _few(hosts: Sequence[str]) -> str:
-    return ", ".join(hosts[:4]) + (f" and {len(hosts) - 4} more" if len(hosts) > 4 else "")
 
 
 class FilterModule:

@@ -7,6 +7,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
+from runpy import run_path
 from typing import Any
 
 import yaml
@@ -17,6 +18,10 @@ short_description: What an inventory says of Slurm and cannot hold
 """
 
 Variables = Mapping[str, Any]
+
+_WORDS = run_path(str(Path(__file__).parents[1] / "words.py"))
+few = _WORDS["few"]
+true = _WORDS["true"]
 Groups = Mapping[str, Sequence[str]]
 
 _SHARED = (
@@ -182,16 +187,6 @@ def listed(value: object) -> list[str]:
         return []
     parts: Iterable[object] = value if isinstance(value, (list, tuple)) else re.split(r",(?![^\[]*\])", str(value))
     return [str(part).strip() for part in parts]
-
-
-def true(value: object) -> bool:
-    """Whether YAML or Slurm means yes by it."""
-    return str(value).lower() in ("true", "yes", "on", "1")
-
-
-def few(hosts: Sequence[str]) -> str:
-    """Names of hosts, four at most."""
-    return ", ".join(hosts[:4]) + (f" and {len(hosts) - 4} more" if len(hosts) > 4 else "")
 
 
 class FilterModule:

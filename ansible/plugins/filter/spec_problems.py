@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from runpy import run_path
 from typing import Any
 
 import yaml
@@ -15,6 +16,9 @@ short_description: Values that are of another shape than a role's argument specs
 """
 
 Variables = Mapping[str, Any]
+
+_WORDS = run_path(str(Path(__file__).parents[1] / "words.py"))
+_few = _WORDS["few"]
 
 _BOOLEANS = ("true", "false", "yes", "no", "on", "off", "1", "0", "1.0", "0.0", "y", "n", "t", "f")
 _SHAPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
@@ -80,10 +84,6 @@ def _kind(value: object) -> str:
 def _short(value: object) -> str:
     text = str(value)
     return repr(text if len(text) <= 40 else text[:37] + "…")
-
-
-def _few(hosts: Sequence[str]) -> str:
-    return ", ".join(hosts[:4]) + (f" and {len(hosts) - 4} more" if len(hosts) > 4 else "")
 
 
 class FilterModule:
