@@ -19,6 +19,13 @@ from surefoot.lab.provisioning import SITE
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
+HALF_DONE = """set -e
+mkdir -p /root/half/DEBIAN
+printf 'Package: half-done\nVersion: 1\nArchitecture: all\nMaintainer: t <t@t>\nDescription: t\n' >/root/half/DEBIAN/control
+dpkg-deb -b /root/half /root/half.deb >/dev/null
+dpkg --unpack /root/half.deb >/dev/null
+"""
+
 
 @dataclass(frozen=True)
 class Site:
@@ -77,7 +84,16 @@ def test_a_second_run_changes_nothing_and_each_change_by_hand_is_named_and_undon
         "systemctl stop chrony; sed -i s/n2/n9/ /etc/hosts; mount -o remount,ro /srv/fast;"
         " mkdir -p /etc/cron.d; echo '* * * * * root true' > /etc/cron.d/stray; chmod 0444 /etc/munge/munge.key",
     )
-    events = site.play("--check", "--diff").events
+    # A host that stopped between unpacking a package and configuring it; a daemon that runs with what was edited back.
+    site.on("n2", HALF_DONE)
+    site.on("n2", "cp -p /etc/default/munge /root; sed -i s/10/3/ /etc/default/munge; systemctl restart munge")
+    site.on("n2", "cp -p /root/munge /etc/default/munge")
+    checked = site.play("--check", "--diff")
+    assert [row for row in checked.changed if row.startswith("n2: common: Daemons run")] == [
+        "n2: common: Daemons run with the files that lie there: munge: it read /etc/default/munge otherwise than now",
+        "n2: common: Daemons run with the files that lie there: ",
+    ]
+    events = [event for event in checked.events if event.get("host") != "n2"]
     found = [event for event in events if event.get("status") == "changed"]
     assert {event["host"] for event in found} == {"n1"}
     paths = {event.get("path") for event in found}
@@ -85,6 +101,8 @@ def test_a_second_run_changes_nothing_and_each_change_by_hand_is_named_and_undon
     assert any(event["task"] == "Chrony runs, and starts with the host" for event in found)
     site.play()
     site.play("--check", "--diff").well(changed=0)
+    assert site.on("n2", "dpkg-query -W -f '${db:Status-Status}' half-done; pgrep -af munged").startswith("installed")
+    assert "--num-threads 10" in site.on("n2", "pgrep -af munged")
     said = site.on(
         "n1", "systemctl is-active chrony; cat /var/lib/surefoot/strays/etc/cron.d/stray; grep /srv/fast /proc/mounts"
     )
