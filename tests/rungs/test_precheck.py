@@ -105,6 +105,13 @@ def test_a_group_that_nobody_looked_at_is_not_proved(good: View) -> None:
     assert "precheck.group.big" in failed(RUNG, view)
 
 
+def test_a_rail_that_is_declared_and_not_there_fails_also_on_a_node_alone(good: View) -> None:
+    view = declared(good, {"rails": ({"name": "rail0", "rate_gbit_s": 200, "hca": "no-such-hca"},)})
+    assert failed(RUNG, view) == {"precheck.node0.rails"}
+    unread = fact(view, "hcas", None, "PermissionError: /sys/class/infiniband")
+    assert status_of(RUNG, unread) is Status.INCONCLUSIVE
+
+
 def test_a_missing_gpu_and_driver_fail(good: View) -> None:
     view = fact(fact(good, "driver", None), "torch_gpus", [])
     missing = {

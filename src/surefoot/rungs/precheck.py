@@ -25,6 +25,7 @@ from surefoot.rungs.precheck_fleet import alike, expected, fleet
 from surefoot.rungs.precheck_gpus import Where, gpu_health
 from surefoot.rungs.precheck_name import own_name
 from surefoot.rungs.precheck_network import chosen, network_checks, rows
+from surefoot.rungs.precheck_rails import rails_declared
 from surefoot.rungs.threads import cpus_per_rank
 from surefoot.units import GIB, format_size
 from surefoot.versions import at_least, same
@@ -97,6 +98,11 @@ class Precheck(Rung[PrecheckSpec, tuple[Said[Probed], ...]]):
         checks += alike(matrix, fleet_facts)
         checks += expected(fleet_facts, {group.name: group.expect for group in cluster.node_groups})
         checks += network_checks(by_name(facts), choice, _by_name_reference(facts, view))
+        of = {told.node: told for told in choice.nodes}
+        for node in nodes:
+            name = node.said.data.node or node.said.report.host
+            reference = view.evidence.ref(node.said.file, text=f"hcas of {name}")
+            checks += rails_declared(node.said.rank, node.group, node.facts.hcas, of.get(name), reference)
         return Judgement(
             checks=tuple(checks),
             fingerprint=fingerprint(facts),
