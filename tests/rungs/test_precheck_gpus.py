@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from node_views import gpu, unknown
+from surefoot.hardware.comparable import comparable
 from surefoot.hardware.facts import NodeFacts
 from surefoot.hardware.gpu_facts import Gpu
 from surefoot.model.check import Check, Evidence
@@ -14,6 +17,7 @@ from surefoot.model.status import Status
 from surefoot.rungs.precheck_gpus import TOPICS, Where, gpu_health
 
 WHERE = Where(3, "gpu07", lambda text: Evidence(file="raw/precheck/rank-3.json", text=text))
+RECORDED = Path(__file__).parents[1] / "golden" / "node_facts" / "h200-x2.json"
 NOT_SUPPORTED = unknown("NvmlError: nvmlDeviceGetRemappedRows: Not Supported")
 
 
@@ -61,6 +65,16 @@ def test_a_fault_of_one_gpu_of_eight_fails_its_topic_and_names_it(
     assert word in str(checks[topic].actual)
     assert "gpu07" in checks[topic].claim
     assert checks[topic].next_action
+
+
+def test_what_the_driver_really_said_of_two_gpus_passes() -> None:
+    """Recorded by the probe on a host with two H200 and driver 580.159.04."""
+    facts = NodeFacts.model_validate(json.loads(RECORDED.read_text())["data"]["facts"])
+    checks = gpu_health(WHERE, facts)
+    assert {check.id.removeprefix("precheck.node3.") for check in checks} == {t.name for t in TOPICS} | {"gpu_xids"}
+    assert {check.status for check in checks} == {Status.PASSED}
+    assert comparable(facts)["gpu1.nvlinks"] == "18 of 18 up"
+    assert comparable(facts)["nccl.library"] == "2.28.9"
 
 
 def test_a_power_cap_and_an_idle_clock_are_no_fault() -> None:

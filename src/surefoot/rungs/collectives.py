@@ -14,14 +14,13 @@ from surefoot.benchmarks.nccl_claims import no_sockets
 from surefoot.benchmarks.nccl_log import NcclLog
 from surefoot.errors import EvidenceError
 from surefoot.model.check import Check, Value
-from surefoot.model.cluster import Cluster
 from surefoot.model.ladder import Collectives as CollectivesSpec
 from surefoot.model.measurement import Fingerprint, Measurement
 from surefoot.model.run import JobsStep, Judgement
 from surefoot.rungs.base import Asked, PlanContext, Rung, View, idle_gpu, layout
 from surefoot.rungs.collectives_links import judge_links, least_share, plan_links, read_links, slowest
 from surefoot.rungs.judging import ONE_CLOCK_S, RankData, Said, decide, said, shorten, unproved
-from surefoot.rungs.nccl_checks import as_check, job_log, process_of
+from surefoot.rungs.nccl_checks import LOG_ENVIRONMENT, as_check, job_log, process_of, wants_sockets
 from surefoot.rungs.precheck import fingerprint_below
 from surefoot.rungs.threads import cpus_per_rank
 from surefoot.units import format_size
@@ -68,7 +67,7 @@ class Collectives(Rung[CollectivesSpec, Facts]):
             "iterations": spec.iterations,
             "links": plan_links(where, spec.max_size),
         }
-        debug = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"} if where.device == "cuda" else {}
+        debug = LOG_ENVIRONMENT if where.device == "cuda" else {}
         cpus = cpus_per_rank(context.cluster, where)
         job = context.job(
             "collectives", "surefoot.node.collectives", request, where, cpus_per_rank=cpus, exclusive=True, env=debug
@@ -82,7 +81,7 @@ class Collectives(Rung[CollectivesSpec, Facts]):
             "max_size": spec.max_size,
             "min_busbw_gb_s": dict(spec.min_busbw_gb_s),
             "idle_gpu": idle_gpu(context.cluster, where),
-            "sockets": _wants_sockets(context.cluster),
+            "sockets": wants_sockets(context.cluster),
             "links": request["links"],
             "ranks_per_node": where.ranks_per_node,
             "min_link_share": least_share(spec, where),
@@ -194,14 +193,9 @@ def _backend(facts: Facts, view: View) -> Check:
     )
 
 
-def _wants_sockets(cluster: Cluster) -> bool:
-    """Whether the cluster file itself sends NCCL over TCP."""
-    return cluster.env.get("NCCL_NET", "").lower() == "socket" or cluster.env.get("NCCL_IB_DISABLE", "0") == "1"
-
-
 def _log(ranks: tuple[Said[RankSweep], ...], view: View) -> NcclLog | None:
     """NCCL's log of the job. Raises EvidenceError where it is of no rank of this job."""
-    return job_log(view, "collectives", ranks) if view.expect["device"] == "cuda" else None
+    return job_log(view, "collectives", map(process_of, ranks)) if view.expect["device"] == "cuda" else None
 
 
 def _transport(facts: Facts, log: NcclLog, view: View) -> Check:

@@ -18,8 +18,10 @@ from surefoot.model.ladder import Mesh as MeshSpec
 from surefoot.model.run import JobsStep, Judgement
 from surefoot.rungs.base import Asked, PlanContext, Rung, View, layout
 from surefoot.rungs.judging import RankData, Said, decide, said, shorten, summed_up
+from surefoot.rungs.mesh_log import log_checks
 from surefoot.rungs.mesh_ranks import Mesh as Seen
 from surefoot.rungs.mesh_ranks import rank_checks
+from surefoot.rungs.nccl_checks import LOG_ENVIRONMENT, wants_sockets
 from surefoot.rungs.precheck import environments
 from surefoot.rungs.step_values import StepValues, problems, refuse_misshapen
 from surefoot.rungs.threads import cpus_per_rank
@@ -76,7 +78,7 @@ class Mesh(Rung[MeshSpec, Facts]):
             "seed": seed_of(context.nonce),
             "environment": environments(context.needs["precheck"]) if "precheck" in context.needs else {},
         }
-        debug = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,BOOTSTRAP,ENV"} if where.device == "cuda" else {}
+        debug = LOG_ENVIRONMENT if where.device == "cuda" else {}
         cpus = cpus_per_rank(context.cluster, where)
         job = context.job(JOB, "surefoot.node.mesh", request, where, cpus_per_rank=cpus, exclusive=True, env=debug)
         expect = {
@@ -87,6 +89,7 @@ class Mesh(Rung[MeshSpec, Facts]):
             "backend": where.backend,
             "seed": request["seed"],
             "max_clock_offset_s": context.spec.max_clock_offset_s,
+            "sockets": wants_sockets(context.cluster),
         }
         return Asked(steps=(JobsStep(jobs=(job,)),), expect=expect)
 
@@ -104,6 +107,8 @@ class Mesh(Rung[MeshSpec, Facts]):
         if view.expect["seed"] != seed_of(view.plan.nonce):
             raise EvidenceError("the seed is not that of this attempt", file="plan.json")
         checks = rank_checks(facts.seen, view)
+        if view.expect["device"] == "cuda" and facts.seen.trails:
+            checks += log_checks(dict(facts.seen.trails), view)
         if facts.ranks:
             checks += [_backend(facts, view), _step(facts, view), _all_reduce(facts, view)]
         world = view.expect["world_size"]

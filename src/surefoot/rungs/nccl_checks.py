@@ -10,6 +10,7 @@ from surefoot.benchmarks.nccl_log import NcclLog, read_log
 from surefoot.benchmarks.nccl_log_lines import Process
 from surefoot.errors import EvidenceError
 from surefoot.model.check import Check, Evidence
+from surefoot.model.cluster import Cluster
 from surefoot.rungs.base import View
 from surefoot.rungs.judging import RankData, Said
 
@@ -19,16 +20,21 @@ LOG_ENVIRONMENT = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,BOOTSTRA
 """Of a job whose log is to be read."""
 
 
+def wants_sockets(cluster: Cluster) -> bool:
+    """Whether the cluster file itself sends NCCL over TCP."""
+    return cluster.env.get("NCCL_NET", "").lower() == "socket" or cluster.env.get("NCCL_IB_DISABLE", "0") == "1"
+
+
 def process_of(rank: Said[R]) -> Process:
     """A rank's process, as NCCL names it."""
     return Process(rank.report.host.split(".")[0], rank.report.pid)
 
 
-def job_log(view: View, job: str, ranks: Iterable[Said[R]]) -> NcclLog:
-    """NCCL's log in the job's output. Raises EvidenceError where it is damaged, or another job's."""
+def job_log(view: View, job: str, processes: Iterable[Process]) -> NcclLog:
+    """NCCL's log in the job's output. Raises EvidenceError where it is damaged, or of none of the job's `processes`."""
     files = [blob for blob in view.evidence.under(f"raw/{job}") if blob.name.endswith(".out")]
     log = read_log({blob.name: blob.text() for blob in files})
-    known = {process_of(rank) for rank in ranks}
+    known = set(processes)
     for process, line in log.processes.items():
         if process not in known:
             raise EvidenceError(

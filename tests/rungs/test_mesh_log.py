@@ -1,0 +1,97 @@
+"""NCCL's log of real meshes on two H200: P2P passes; with it off the SHM line fails, with SHM off too the socket's."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from surefoot.benchmarks.mesh import ORDER, Trail
+from surefoot.errors import EvidenceError
+from surefoot.evidence import Blob, EvidenceSet
+from surefoot.model.check import Check
+from surefoot.model.run import Plan
+from surefoot.model.status import Status
+from surefoot.rungs.base import View
+from surefoot.rungs.mesh_log import log_checks
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "nccl_log" / "mesh-h200-x2"
+
+
+def trails_of(text: str, **facts: Any) -> dict[int, Trail]:
+    """Trails of the two ranks that wrote this log."""
+    pids = {int(rank): int(pid) for pid, rank in re.findall(r"vm:(\d+):\d+ .* rank (\d) nranks 2 .*Init START", text)}
+    assert set(pids) == {0, 1}
+    phases = [{"name": phase.name, "began": 1.7e9, "took_s": 1.0, "problem": None} for phase in ORDER]
+    return {
+        rank: Trail.model_validate(
+            {
+                "rank": rank, "local_rank": rank, "world_size": 2, "nonce": "n", "job_id": "1", "host": "vm",
+                "slurm_node": None, "pid": pid, "facts": {"peers": [1 - rank], **facts}, "phases": phases,
+            }
+        )
+        for rank, pid in pids.items()
+    }  # fmt: skip
+
+
+def view_of(text: str, trails: dict[int, Trail], *, sockets: bool = False) -> View:
+    """A view that holds this log and these trails."""
+    expect = {"world_size": 2, "ranks_per_node": 2, "nodes": 1, "sockets": sockets}
+    plan = Plan(run_id="r", rung="mesh", attempt=1, nonce="n" * 16, steps=(), expect=expect)
+    files = {"raw/mesh/mesh-1-vm.out": text.encode()} | {
+        f"raw/mesh/trail-{rank}.json": json.dumps(trail.canonical()).encode() for rank, trail in trails.items()
+    }
+    evidence = EvidenceSet(plan=plan, files={name: Blob(name=name, data=data) for name, data in files.items()})
+    return View(evidence=evidence, inputs=None, spec=None, needs={})  # type: ignore[arg-type]
+
+
+def judged(text: str, *, sockets: bool = False, **facts: Any) -> dict[str, Check]:
+    trails = trails_of(text, **facts)
+    checks = log_checks(trails, view_of(text, trails, sockets=sockets))
+    return {check.id.removeprefix("mesh.nccl."): check for check in checks}
+
+
+def statuses(checks: dict[str, Check]) -> dict[str, Status]:
+    return {name: check.status for name, check in checks.items()}
+
+
+def test_two_gpus_over_nvlink_pass_with_the_lines_that_show_it() -> None:
+    checks = judged((GOLDEN / "p2p.out").read_text())
+    assert statuses(checks) == dict.fromkeys(("ranks", "sockets", "inside_nodes"), Status.PASSED)
+    assert "via P2P/CUMEM" in checks["inside_nodes"].evidence[0].text
+
+
+def test_without_p2p_the_claim_fails_with_the_line_of_shared_memory() -> None:
+    checks = judged((GOLDEN / "shm.out").read_text())
+    assert statuses(checks) == {"ranks": Status.PASSED, "sockets": Status.PASSED, "inside_nodes": Status.FAILED}
+    assert "via SHM/direct/direct" in checks["inside_nodes"].evidence[0].text
+    assert checks["inside_nodes"].evidence[0].line
+
+
+def test_without_shared_memory_too_the_socket_is_what_fails() -> None:
+    checks = judged((GOLDEN / "socket.out").read_text())
+    assert statuses(checks) == {"ranks": Status.PASSED, "sockets": Status.FAILED, "inside_nodes": Status.FAILED}
+    assert "via NET/Socket/0" in checks["sockets"].evidence[0].text
+    allowed = judged((GOLDEN / "socket.out").read_text(), sockets=True)
+    assert allowed["sockets"].status is Status.PASSED
+
+
+def test_gpus_that_cannot_read_each_other_make_no_claim_of_p2p() -> None:
+    assert "inside_nodes" not in judged((GOLDEN / "shm.out").read_text(), peers=[])
+
+
+def test_a_job_whose_log_was_switched_off_proves_nothing() -> None:
+    whole = (GOLDEN / "p2p.out").read_text()
+    silent = "\n".join(line for line in whole.splitlines() if "NCCL INFO" not in line)
+    trails = trails_of(whole)
+    found = log_checks(trails, view_of(silent, trails))
+    assert {check.status for check in found} == {Status.INCONCLUSIVE}
+
+
+def test_the_log_of_another_process_is_refused() -> None:
+    stranger = "vm:99999:99999 [0] NCCL INFO NET/Socket : Using [0]eth0:192.0.2.2<0>\n"
+    with pytest.raises(EvidenceError, match="no rank of this job"):
+        judged((GOLDEN / "p2p.out").read_text() + stranger)
