@@ -53,7 +53,9 @@ def reach(rank: Rank, interfaces: list[dict[str, Any]] | None) -> dict[str, Any]
     """Meet the other nodes of the job. Raises OSError, LookupError where that cannot be tried."""
     if interfaces is None:
         raise LookupError("the interfaces of this node are not known")
-    execution = f"{os.environ['SUREFOOT_NONCE']}-{os.environ['SUREFOOT_JOB_ID']}"
+    # A job that Slurm requeues keeps its number and its folder, with what its earlier life wrote there.
+    life = os.environ.get("SLURM_RESTART_COUNT") or "0"
+    execution = f"{os.environ['SUREFOOT_NONCE']}-{os.environ['SUREFOOT_JOB_ID']}-{life}"
     meeting = Meeting(rank.folder, own_node(), nodes_of_job(), execution)
     return meet(meeting, interfaces, Limits(others_s=rank.request["meet_timeout_s"]))
 
