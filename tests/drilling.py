@@ -38,6 +38,8 @@ class Drill:
     """Words in front of each command: a program that starts it."""
     env: Mapping[str, str] = field(default_factory=dict)
     """What commands find in their environment beside what the tests have."""
+    limit_s: float = 280
+    """How long a command may take where it is not said."""
 
     def start(self, *arguments: str, root: bool = True) -> subprocess.Popen[str]:
         """A command that goes on; the caller ends it. In a session of its own, as a shell's job is."""
@@ -55,11 +57,13 @@ class Drill:
             start_new_session=True,
         )
 
-    def run(self, *arguments: str, timeout_s: float = 280, root: bool = True) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: str, timeout_s: float | None = None, root: bool = True
+    ) -> subprocess.CompletedProcess[str]:
         """A command to its end."""
         process = self.start(*arguments, root=root)
         try:
-            out, err = process.communicate(timeout=timeout_s)
+            out, err = process.communicate(timeout=timeout_s or self.limit_s)
         finally:
             process.kill()
         assert "Traceback" not in err, err

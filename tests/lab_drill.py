@@ -50,6 +50,8 @@ class LabDrill(Drill):
     """Commands that climb on a lab. Runs are kept below `root`, and on the lab's shared root."""
 
     lab: LabPaths | None = None
+    limit_s: float = 500
+    """Hosts of a lab share this machine's cores with each other, and with other labs."""
 
     @property
     def paths(self) -> LabPaths:

@@ -95,7 +95,7 @@ def test_a_run_passes_from_another_control_host_when_the_first_is_lost_with_all_
         assert "climbed from first" in refused.stderr
         assert "--take-over" in refused.stderr
         assert set(first.queue()) == running, "until then nothing of the first's is touched"
-        went_on = other.run(*again, "--take-over", "--json", timeout_s=500)
+        went_on = other.run(*again, "--take-over", "--json")
         assert went_on.returncode == 0, went_on.stderr[-3000:] + went_on.stdout[-3000:]
         assert f"jobs that first left of run {run!r}, ended before it goes on here" in went_on.stderr
         answer = json.loads(went_on.stdout)
