@@ -152,4 +152,7 @@ def test_known_values_are_whole_and_their_sums_exact_in_float32() -> None:
     assert max(map(abs, known_values(1, 0))) <= LARGEST
     assert known_values(1, 0) != known_values(1, 1) != known_values(2, 1)
     assert LARGEST * 16_384 <= 2**24
-    assert summed_values(1, 3)[:3] == [sum(known_values(1, rank)[i] for rank in range(3)) for i in range(3)]
+    ranks = [known_values(1, rank) for rank in range(70)]
+    assert summed_values(1, 70) == [sum(values) for values in zip(*ranks, strict=True)]
+    assert min(map(min, ranks)) < -1000
+    assert max(map(max, ranks)) > 1000

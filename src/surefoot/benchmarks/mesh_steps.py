@@ -6,6 +6,7 @@ Standard library only: ranks and judges share it.
 from __future__ import annotations
 
 import random
+import struct
 from enum import StrEnum
 
 LENGTH = 4096
@@ -33,16 +34,29 @@ ALONE = (Phase.IMPORT, Phase.DEVICE)
 
 def known_values(seed: int, rank: int) -> list[int]:
     """The vector of one rank: `LENGTH` whole numbers of which none exceeds `LARGEST`."""
-    chooser = random.Random(f"{seed} of rank {rank}")
-    return [chooser.randint(-LARGEST, LARGEST) for _ in range(LENGTH)]
+    return _numbers(_lanes(seed, rank), ranks=1)
 
 
 def summed_values(seed: int, world_size: int) -> list[int]:
     """What the all-reduce gives on every rank."""
-    total = [0] * LENGTH
-    for rank in range(world_size):
-        total = [a + b for a, b in zip(total, known_values(seed, rank), strict=True)]
-    return total
+    return _numbers(sum(_lanes(seed, rank) for rank in range(world_size)), ranks=world_size)
+
+
+_LANE_BITS = 32
+_MASK = int.from_bytes((2 * LARGEST - 1).to_bytes(_LANE_BITS // 8, "little") * LENGTH, "little")
+
+
+def _lanes(seed: int, rank: int) -> int:
+    """The vector as one number: each value plus `LARGEST`, 11 bits of it in a lane of 32. So added up it takes 0.1 ms
+    a rank, and a judge of 4,096 ranks has no 17 million values to draw one by one.
+    """
+    return random.Random(f"{seed} of rank {rank}").getrandbits(_LANE_BITS * LENGTH) & _MASK
+
+
+def _numbers(lanes: int, *, ranks: int) -> list[int]:
+    """The values of the lanes; no lane overflows before 2²¹ ranks."""
+    values = struct.unpack(f"<{LENGTH}I", lanes.to_bytes(LENGTH * _LANE_BITS // 8, "little"))
+    return [value - ranks * LARGEST for value in values]
 
 
 def digest_text(values: list[int]) -> str:
