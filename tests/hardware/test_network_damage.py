@@ -192,6 +192,47 @@ def test_a_rail_in_the_wrong_subnet_is_named_and_not_used() -> None:
     assert [node.environment["NCCL_IB_HCA"] for node in choice.nodes] == ["=roceP2p1s0f1", "=roceP2p1s0f1"]
 
 
+def test_a_cable_that_somebody_plugged_into_a_spare_port_is_no_rail_and_no_finding() -> None:
+    site = sites.two_sparks()
+    set_of(site, "spark-1", "enp1s0f0np0", carrier=True, state="up", speed_mbit_s=sites.known(200_000))
+    site.hcas["spark-1"] = [hca for hca in site.hcas["spark-1"] if hca["name"] != "rocep1s0f0"]
+    site.hca("spark-1", "rocep1s0f0", "enp1s0f0np0")
+    choice = judged(site)
+    assert choice.findings == ()
+    assert [node.environment["NCCL_IB_HCA"] for node in choice.nodes] == ["=rocep1s0f1,roceP2p1s0f1"] * 2
+    reasons = {row.name: row.why for row in choice.node("spark-1").ports_left_out}
+    assert reasons["rocep1s0f0"] == "it has no RoCE v2 GID with an IPv4 address"
+
+
+def test_faster_ports_that_no_node_gave_an_address_do_not_hide_the_rails() -> None:
+    site = sites.two_sparks()
+    for node in site.names:
+        set_of(site, node, "enp1s0f0np0", carrier=True, state="up")
+        site.hcas[node] = [hca for hca in site.hcas[node] if hca["name"] != "rocep1s0f0"]
+        site.hca(node, "rocep1s0f0", "enp1s0f0np0", rate=400.0)
+    assert [len(node.rails) for node in judged(site).nodes] == [2, 2]
+
+
+def test_where_no_rail_has_an_address_none_is_named_and_each_port_says_why() -> None:
+    site = sites.two_sparks()
+    for node in site.names:
+        for hca in ("rocep1s0f1", "roceP2p1s0f1"):
+            site.port(node, hca)["gids"] = sites.known([])
+    choice = judged(site)
+    assert all(node.rails == () and "NCCL_IB_HCA" not in node.environment for node in choice.nodes)
+    assert "NCCL will use sockets" in choice.nodes[0].why_rails
+    reasons = {row.name: row.why for row in choice.nodes[0].ports_left_out}
+    assert reasons["rocep1s0f1"] == "it has no RoCE v2 GID with an IPv4 address"
+
+
+def test_one_leg_of_a_bond_without_a_link_is_named() -> None:
+    site = sites.h100()
+    set_of(site, "gpu02", "eno2", carrier=False, state="down")
+    assert (
+        only(judged(site), Trouble.LINK_DOWN).text == "eno2 has a link on gpu[01,03-04], and is without a link on gpu02"
+    )
+
+
 def test_a_gid_index_that_differs_between_rails_is_left_to_nccl_and_said() -> None:
     site = sites.two_sparks()
     for gid in site.port("spark-2", "rocep1s0f1")["gids"]["value"][2:]:

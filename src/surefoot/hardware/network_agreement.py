@@ -241,7 +241,8 @@ def _links_down(view: View, nodes: Sequence[str]) -> Iterator[Finding]:
     for name in dict.fromkeys(name for node in nodes for name in view.leading(node)):
         interfaces = {node: i for node in nodes if (i := view.nodes[node].interface(name)) is not None}
         down = [node for node, i in interfaces.items() if not (i.up and i.carrier)]
-        up = [node for node, i in interfaces.items() if i.up and i.carrier]
+        # One that no node uses (no address, no port of anything) may be plugged in or not.
+        up = [node for node, i in interfaces.items() if i.up and i.carrier and (i.usable or i.master)]
         if down and len(up) >= len(down):
             states = grouped((node, _state(view, node, name)) for node in down)
             yield Finding(

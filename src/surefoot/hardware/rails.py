@@ -68,25 +68,20 @@ def rails(view: View, expected: Sequence[str], meeting: Mapping[str, str]) -> Ra
     findings = [*_unknown(nodes)]
     rate, layer = _fastest(ports)
     if not rate:
-        why = "no node has an RDMA port that is active: NCCL will use sockets" if not findings else "unknown"
-        left = {node: {port.name: _idle(port) for port in own} for node, own in ports.items()}
+        why = "no node has an RDMA port that is active and has an address: NCCL will use sockets"
+        why = "unknown, since RDMA devices cannot be read" if findings else why
+        left = {node: {port.name: _left_out(port, rate, layer, "") for port in own} for node, own in ports.items()}
         return Rails(rails=dict.fromkeys(ports, ()), why=why, left_out=left, findings=tuple(findings))
     keys = _rail_keys(ports, rate, layer, meeting)
     assigned = {node: _assigned(own, keys) for node, own in ports.items()}
     sound = {
-        node: [
-            rail
-            for rail in own
-            if rail.name in assigned[node] and rail.port.active and (rail.gid or not rail.port.roce)
-        ]
-        for node, own in ports.items()
+        node: [rail for rail in own if rail.name in assigned[node] and _serves(rail)] for node, own in ports.items()
     }
     alone = _unreached(view, sound, assigned)
     chosen = {node: tuple(rail for rail in own if (node, rail.name) not in alone) for node, own in sound.items()}
     left_out = {
         node: {
-            rail.name: alone.get((node, rail.name))
-            or _left_out(rail, assigned[node], rate, layer, meeting.get(node, ""))
+            rail.name: alone.get((node, rail.name)) or _left_out(rail, rate, layer, meeting.get(node, ""))
             for rail in own
             if rail not in chosen[node]
         }
@@ -177,19 +172,21 @@ def _unknown(nodes: Sequence[NodeNetwork]) -> Iterator[Finding]:
         )
 
 
-def _usable(rail: Rail) -> bool:
-    return rail.port.active and rail.layer in ("Ethernet", "InfiniBand")
+def _serves(rail: Rail) -> bool:
+    """Whether NCCL could use it. A RoCE port without an address is a cable that somebody plugged in."""
+    known = rail.layer in ("Ethernet", "InfiniBand")
+    return rail.port.active and known and (rail.gid is not None or not rail.port.roce)
 
 
 def _fastest(ports: Mapping[str, Sequence[Rail]]) -> tuple[float, str]:
     """(rate, link layer) of the fastest ports that at least half as many nodes have as have any; (0, "") for none."""
     seen: Counter[tuple[float, str]] = Counter()
     for own in ports.values():
-        seen.update({(rail.rate, rail.layer) for rail in own if _usable(rail) and rail.rate})
-    having = sum(1 for own in ports.values() if any(_usable(rail) for rail in own))
+        seen.update({(rail.rate, rail.layer) for rail in own if _serves(rail) and rail.rate})
+    having = sum(1 for own in ports.values() if any(_serves(rail) for rail in own))
     common = [kind for kind, count in seen.items() if count * 2 >= having]
     amounts = Counter(
-        kind for own in ports.values() for rail in own if _usable(rail) for kind in [(rail.rate, rail.layer)]
+        kind for own in ports.values() for rail in own if _serves(rail) for kind in [(rail.rate, rail.layer)]
     )
     return max(common, key=lambda kind: (kind[0], amounts[kind], kind[1]), default=(0.0, ""))
 
@@ -204,7 +201,7 @@ def _rail_keys(
     found: dict[str, list[Rail]] = {}
     for own in ports.values():
         for rail in own:
-            if _usable(rail) and (rail.rate, rail.layer) == (rate, layer):
+            if _serves(rail) and (rail.rate, rail.layer) == (rate, layer):
                 found.setdefault(rail.key, []).append(rail)
     having = sum(1 for own in ports.values() if own)
     common = {key: own for key, own in found.items() if len(own) * 2 >= having}
@@ -231,19 +228,17 @@ def _idle(rail: Rail) -> str:
     return f"{(rail.port.state.value or 'in an unknown state').lower()} ({rail.port.physical_state.value or 'unknown'})"
 
 
-def _left_out(rail: Rail, assigned: Mapping[str, str], rate: float, layer: str, meeting: str) -> str:
-    """Why a port is no rail now, in words."""
-    if not rail.port.active:
-        return _idle(rail)
-    if rail.name in assigned:
-        return "it is a rail, and has no RoCE v2 GID with an IPv4 address"
-    if rail.layer != layer:
-        return f"{rail.layer or 'an unknown link layer'}, and rails are {layer}"
-    if rail.interface is not None and rail.interface.name == meeting:
-        return f"{meeting}, behind it, is where ranks first meet"
-    if rail.rate != rate:
-        return f"{rail.rate:g} Gbit/s, and rails run at {rate:g}"
-    return "most nodes have no such rail"
+def _left_out(rail: Rail, rate: float, layer: str, meeting: str) -> str:
+    """Why a port is no rail now, in words: the first reason that holds."""
+    reasons = (
+        (not rail.port.active, _idle(rail)),
+        (rail.port.roce and rail.gid is None, "it has no RoCE v2 GID with an IPv4 address"),
+        (not (rail.rate and rail.layer), "its rate or its link layer is unknown"),
+        (rail.layer != layer, f"{rail.layer}, and rails are {layer}"),
+        (rail.interface is not None and rail.interface.name == meeting, f"{meeting} is where ranks first meet"),
+        (rail.rate != rate, f"{rail.rate:g} Gbit/s, and rails run at {rate:g}"),
+    )
+    return next((why for holds, why in reasons if holds), "most nodes have no such rail")
 
 
 def _broken(
