@@ -347,7 +347,7 @@ def test_every_shipped_file_loads_by_its_name(kind: Kind, monkeypatch: pytest.Mo
     if kind == "cluster":
         assert names == ["local", "two-sparks"]
     if kind == "ladder":
-        assert names == ["full", "local"]
+        assert names == ["full", "local", "preflight"]
 
 
 def test_the_shipped_ladders_have_the_same_rungs_and_needs() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from rungs_harness import collect, collected, edited, failed, judged, planned, status_of, with_files
+from surefoot.benchmarks.ddp_step import SUCCESS
 from surefoot.model.run import JobsStep
 from surefoot.model.status import Status
-from surefoot.node.ddp import SUCCESS
 from surefoot.rungs.base import View
 from surefoot.rungs.ddp import RUNG
 

@@ -24,6 +24,7 @@ _EXIT_CODES = {RequestError: _REQUEST, MachineryError: _MACHINERY}
 COMMANDS: dict[str, tuple[str, str]] = {
     "climb": ("surefoot.cli.climb", "Climb the ladder: collect, judge and report every rung."),
     "rung": ("surefoot.cli.climb", "Run one rung of a run, as a CI job does it."),
+    "preflight": ("surefoot.cli.preflight", "Prove every node and every rank, before the expensive job."),
     "judge": ("surefoot.cli.runs", "Judge recorded evidence again, offline."),
     "runs": ("surefoot.cli.runs", "List the runs under a root."),
     "show": ("surefoot.cli.runs", "Show what a run proved, rung by rung."),
