@@ -26,7 +26,7 @@ def lab(*words: str, name: str) -> str:
     """``surefoot lab WORDS --name NAME``, which must end well; what it printed."""
     command, *rest = words
     argv = [sys.executable, "-m", "surefoot", "lab", command, "--name", name, *rest]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
