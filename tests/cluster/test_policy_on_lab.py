@@ -126,10 +126,10 @@ def test_each_partition_takes_whom_the_data_lets_in_with_the_limits_that_it_says
         for words in ("-p short", "", "-p gpu", "-p low", "-A guests -p low")
     }
     wait(lambda: not cluster.user("squeue -h"))
-    rows = {
-        words: cluster.user(f"sacct -X -n -P -o partition,qos,account,timelimit,state -j {job}")
-        for words, job in jobs.items()
-    }
+    sacct = "sacct -X -n -P -o partition,qos,account,timelimit,state -j"
+    # Of a job that has just ended, accounting may have its end before its start.
+    wait(lambda: "Unknown" not in cluster.user(f"{sacct} {','.join(jobs.values())}"), 30)
+    rows = {words: cluster.user(f"{sacct} {job}") for words, job in jobs.items()}
     limit = PARTITIONS["short"]["DefaultTime"]
     assert rows == {
         "-p short": f"short|normal|lab|{limit}|COMPLETED",
