@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,15 +22,34 @@ def pytest_configure() -> None:
             signal.signal(number, handler)
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where workers share tests by ``--dist loadgroup``, those of a file stay together, as they share its fixtures.
+TOGETHER = {
+    f"tests/cluster/{name}.py": "one lab to climb on"
+    for name in ("test_climb_on_lab", "test_environment_on_lab", "test_other_control_host", "test_site_on_lab")
+}
+"""Files that one worker runs, one after the other, as they share a fixture that takes long."""
 
-    A file that says ``xdist_group`` is of that group: files with one lab, say.
+
+def group_of(test: str) -> str:
+    """What a test, named by its node id, is run together with: the tests of its file, or of a group of files."""
+    file = test.partition("::")[0]
+    return TOGETHER.get(file, file)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """``--dist loadgroup``: each group stays with one worker, in its order.
+
+    xdist's own hands every test out by itself, as it does not find its groups in the node ids of this pytest.
     """
-    for item in items:
-        if not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group(f"{item.path.parent.name}/{item.path.stem}"))
+    if config.getoption("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByGroup(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    return ByGroup(config, log)
 
 
 @pytest.fixture(scope="session")

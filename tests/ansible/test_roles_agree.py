@@ -147,7 +147,10 @@ def groups() -> set[str]:
 def told() -> set[str]:
     """All that any role can be told."""
     return {
-        name for role in ROLES for entry in ("main", "packages", "daemons") for name in {**defaults(role), **options(role, entry)}
+        name
+        for role in ROLES
+        for entry in ("main", "packages", "daemons")
+        for name in {**defaults(role), **options(role, entry)}
     }
 
 

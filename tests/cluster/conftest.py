@@ -34,7 +34,7 @@ def climbing_lab(held: Held) -> Iterator[LabPaths]:
     """A head and two nodes of their own, with the Python that runs the tests. Tests leave it as it was.
 
     SUITE in the environment names another Debian; LAB_UP holds more words for ``surefoot lab up`` (``--plain``).
-    Files that use it say ``xdist_group("climbing")``: one lab is enough for them.
+    Files that use it stand in `TOGETHER` (tests/conftest.py): one lab is enough for them.
     """
     with lab_here(held, "c", *_words()) as paths:
         yield paths

@@ -23,7 +23,7 @@ from surefoot.model.job import JobSpec
 from surefoot.scheduler.slurm.script import Site
 from surefoot.scheduler.slurm.slurm import SlurmScheduler
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.xdist_group("climbing")]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture

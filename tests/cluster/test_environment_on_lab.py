@@ -14,7 +14,7 @@ from lab_drill import LabDrill, lab
 from surefoot.lab.places import LabPaths
 from wheels import wheel
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300), pytest.mark.xdist_group("climbing")]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 PYTHON = "/usr/bin/python3"
 KEY = "x86_64-debian12-py3.11"
 LADDER = """name: short

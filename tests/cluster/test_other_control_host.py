@@ -22,7 +22,7 @@ from lab_drill import LabDrill, events
 from surefoot.files import sha256_file
 from surefoot.lab.places import LabPaths
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.xdist_group("climbing")]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(900)]
 
 SOURCES = Path(__file__).parents[2] / "src"
 LADDER = (*QUICK, "--set", "fake_trainer.seconds=30")

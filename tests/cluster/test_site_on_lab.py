@@ -19,7 +19,7 @@ from playing import differing, play, totals
 from surefoot.lab.places import LabPaths
 from surefoot.lab.provisioning import SITE, inventories
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.xdist_group("climbing")]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(600)]
 
 CONFIG = SITE / "inventory/lab/group_vars/all/slurm.yml"
 

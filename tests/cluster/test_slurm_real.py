@@ -22,8 +22,8 @@ from surefoot.connection.base import CommandResult
 from surefoot.connection.local import LocalConnection
 from surefoot.connection.ssh import SshConnection
 from surefoot.errors import ConnectionFailedError, SchedulerError
-from surefoot.model.job import EndCause, Job, JobSpec, JobState, JobStatus
 from surefoot.hostlist import compress, expand
+from surefoot.model.job import EndCause, Job, JobSpec, JobState, JobStatus
 from surefoot.scheduler.slurm.script import Site
 from surefoot.scheduler.slurm.slurm import SlurmScheduler
 

@@ -11,7 +11,7 @@ import pytest
 
 from drilling import Drill, attempts, statuses
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("shipped")]
+pytestmark = [pytest.mark.slow]
 
 RUNGS = (
     "runner", "sync", "scheduler", "precheck", "storage", "collectives", "compute", "cache", "ddp", "fake_trainer",

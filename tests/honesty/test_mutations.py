@@ -27,7 +27,7 @@ from surefoot.model.status import Status
 from surefoot.paths import RunPaths
 from surefoot.rungs.table import RUNGS
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200), pytest.mark.xdist_group("climbs")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 NOT_EVIDENCE = {
     r"raw/[^/]+/supervisor\.(json|log)": "the local scheduler's notes to itself, for ending a job that it lost",

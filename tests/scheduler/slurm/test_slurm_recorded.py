@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from surefoot.connection.base import CommandResult
+from surefoot.hostlist import expand
 from surefoot.model.job import EndCause, JobState
 from surefoot.scheduler.slurm import commands, parse
 from surefoot.scheduler.slurm.controller import is_busy
-from surefoot.hostlist import expand
 from surefoot.scheduler.slurm.launch import kill_wait_s
 from surefoot.scheduler.slurm.pending import word_of
 from surefoot.scheduler.slurm.states import ACTIVE, FINAL, QueueRow, Witnesses, reconcile
