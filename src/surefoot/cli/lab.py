@@ -106,7 +106,7 @@ def up_command(
     started = time.monotonic()
     python, folders = running_environment() if with_python else ("", ())
     place = lab_home(home)
-    if by_roles is None:  # what the roles have been run on
+    if by_roles is None:  # another Debian is asked for its Slurm, and plain is quicker
         by_roles = (spec["tier"], spec["suite"], spec["bare"]) == (Tier.HOSTS.value, DEFAULT_SUITE, False)
     asked = _spec(name=name, python=python, binds=(*binds, *folders), by_roles=by_roles, **spec)
     state = lifecycle.up(place, asked, mirror=mirror, say=_say)
