@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import click
+from rich.console import Console
 
 from surefoot.benchmarks.ddp_step import SUCCESS
 from surefoot.cli.chosen import chosen, command_line, resume_words
 from surefoot.cli.options import json_option
 from surefoot.cli.running import run_climb
 from surefoot.engine.claims import climbing
-from surefoot.engine.session import start
+from surefoot.engine.session import Session, start
+from surefoot.engine.store import load_results
 from surefoot.model.status import ExitCode
+from surefoot.reports.fleet import show_fleet, view
 
 _OF_ALL = ("sync", "precheck", "mesh")
 """Rungs of the shipped ladder that are about several nodes."""
@@ -49,6 +52,16 @@ def preflight_command(
     everything = frozenset(session.manifest.inputs.ladder.names)
     with climbing(session.run_paths):
         code = run_climb(session, everything, resume_words(session.home, session.manifest.run_id), as_json=as_json)
+    if not as_json:
+        _show_differences(session)
     if code is ExitCode.PROVED and "mesh" in everything:
         click.echo(SUCCESS, err=as_json)
     return int(code)
+
+
+def _show_differences(session: Session) -> None:
+    """The rows of the drift matrix in which nodes differ, or do not tell; nothing for one node, which has none to differ from."""
+    precheck = load_results(session.run_paths, session.manifest).get("precheck")
+    matrix = view(precheck.judgement.details) if precheck is not None else None
+    if matrix is not None and matrix.count > 1 and matrix.unlike:
+        show_fleet(Console(), matrix)
