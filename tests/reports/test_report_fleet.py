@@ -9,7 +9,7 @@ from html import unescape
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -96,11 +96,12 @@ def test_two_nodes_stand_side_by_side() -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.sampled_from("xxyz"), min_size=3, max_size=60))
+@example(["x", "x", "y", "x", "z"] * 12)
 def test_no_node_is_lost_in_the_terminal(values: list[str]) -> None:
     told: Told = {f"n{n}": {"fact": f"value-{value}"} for n, value in enumerate(values)}
     rows = in_terminal(compare(told))
     hosts: dict[str, str] = {}
-    for value, listed in re.findall(r"(?:value-(\w) +\d+|^ {20,}) +(all others|n[\d\[\],-]+) *$", rows, re.MULTILINE):
+    for value, listed in re.findall(r"(?:value-(\w) +\d+|^ {20,}) +(all others|[n\d\[\],-]+) *$", rows, re.MULTILINE):
         last = value or list(hosts)[-1]
         hosts[last] = hosts.get(last, "") + listed
     if len(set(values)) > 1:
