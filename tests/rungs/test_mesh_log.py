@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from nccl_written import Job
 from surefoot.benchmarks.mesh import ORDER, Trail
 from surefoot.errors import EvidenceError
 from surefoot.evidence import Blob, EvidenceSet
@@ -95,3 +96,32 @@ def test_the_log_of_another_process_is_refused() -> None:
     stranger = "vm:99999:99999 [0] NCCL INFO NET/Socket : Using [0]eth0:192.0.2.2<0>\n"
     with pytest.raises(EvidenceError, match="no rank of this job"):
         judged((GOLDEN / "p2p.out").read_text() + stranger)
+
+
+def test_a_mesh_over_two_nodes_fails_where_one_rail_of_two_carries() -> None:
+    network = {"rails": ["mlx5_0", "mlx5_1"], "gpudirect": False}
+    found = {}
+    for name, job in {"both": Job(), "one": Job(devices=("IB/0/GDRDMA", "IB/0/GDRDMA"))}.items():
+        text = job.text()
+        members = {
+            int(rank): (host, int(pid))
+            for host, pid, rank in re.findall(r"(n\d):(\d+):\d+ .* rank (\d) .*Init START", text)
+        }
+        world = len(members)
+        phases = [{"name": phase.name, "began": 1.7e9, "took_s": 1.0, "problem": None} for phase in ORDER]
+        trails = {
+            rank: Trail.model_validate(
+                {
+                    "rank": rank, "local_rank": 0, "world_size": world, "nonce": "n", "job_id": "1", "host": host,
+                    "slurm_node": None, "pid": pid, "facts": {}, "phases": phases,
+                }
+            )
+            for rank, (host, pid) in members.items()
+        }  # fmt: skip
+        view = view_of(text, trails)
+        view.plan.expect.update({"nodes": 2, "world_size": world, "network": network})
+        found[name] = next(c for c in log_checks(trails, view) if c.id == "mesh.nccl.rails")
+    assert found["both"].status is Status.PASSED
+    assert found["one"].status is Status.FAILED
+    assert "nothing sends over mlx5_1:1" in (found["one"].actual or "")
+    assert found["one"].evidence[0].line is not None

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from nccl_written import Job
 from rungs_harness import planned, with_files
 from surefoot.benchmarks.nccl_claims import no_sockets
 from surefoot.benchmarks.nccl_log import read_log
+from surefoot.model.cluster import Cluster
 from surefoot.model.status import Status
 from surefoot.rungs.collectives import RUNG
-from surefoot.rungs.nccl_checks import as_check
+from surefoot.rungs.nccl_checks import as_check, network_asked, network_findings
 
 
 def test_a_check_names_file_and_line_and_one_without_lines_what_else_to_look_at(tmp_path: Path) -> None:
@@ -26,3 +28,49 @@ def test_a_check_names_file_and_line_and_one_without_lines_what_else_to_look_at(
     silent = as_check("a", no_sockets(read_log({name: ""})), view, otherwise=otherwise)
     assert (silent.id, silent.status, silent.evidence) == ("a.sockets", Status.INCONCLUSIVE, otherwise)
     assert "NCCL_DEBUG" in silent.next_action
+
+
+def cluster(*groups: dict[str, Any]) -> Cluster:
+    named = [{"name": f"g{number}", "count": 1, **group} for number, group in enumerate(groups)]
+    return Cluster.model_validate({"name": "c", "root": "r", "node_groups": named})
+
+
+def found(job: Job, *groups: dict[str, Any], sockets: bool = False, hosts: tuple[str, ...] = ("n1", "n2")) -> Any:
+    expect = {"sockets": sockets, "network": network_asked(cluster(*groups))}
+    return {f.name: f for f in network_findings(read_log({"log": job.text()}), expect, hosts)}
+
+
+def two(*hcas: str, **more: Any) -> dict[str, Any]:
+    return {"rails": [{"name": f"r{i}", "rate_gbit_s": 200, "hca": hca} for i, hca in enumerate(hcas)], **more}
+
+
+def test_one_rail_of_two_that_carries_fails_on_each_node() -> None:
+    one = Job(devices=("IB/0/GDRDMA", "IB/0/GDRDMA"))
+    assert found(Job(), two("mlx5_0", "mlx5_1"))["rails"].status is Status.PASSED
+    for group in (two("mlx5_0", "mlx5_1"), {}):
+        failed = found(one, group)["rails"]
+        assert failed.status is Status.FAILED
+        assert "n1: nothing sends over mlx5_1:1" in failed.shown
+        assert "n2: nothing sends over mlx5_1:1" in failed.shown
+    assert found(one, two("mlx5_0"))["rails"].status is Status.PASSED
+
+
+def test_a_declared_rail_that_nccl_did_not_find_is_named() -> None:
+    failed = found(Job(), two("mlx5_0", "mlx5_7"))["rails"]
+    assert failed.status is Status.FAILED
+    assert "NCCL did not find mlx5_7:1" in failed.shown
+
+
+def test_gpudirect_is_claimed_only_where_every_group_expects_it() -> None:
+    bounced = Job(devices=("IB/0", "IB/1"))
+    expected = two("mlx5_0", "mlx5_1", gpudirect="expected")
+    assert found(bounced, expected)["gdr"].status is Status.FAILED
+    assert found(Job(), expected)["gdr"].status is Status.PASSED
+    for other in ({}, two("mlx5_0", "mlx5_1", gpudirect="never")):
+        assert "gdr" not in found(bounced, other)
+        assert "gdr" not in found(bounced, expected, other)
+
+
+def test_on_one_node_or_over_tcp_that_is_wanted_nothing_is_claimed_of_rails() -> None:
+    assert found(Job(), {}, hosts=("n1", "n1")) == {}
+    assert found(Job(), {}, sockets=True) == {}

@@ -39,6 +39,9 @@ class NodeGroup(Record):
     min_memory_gib: float = Field(default=1, gt=0)
     min_free_disk_gib: float = Field(default=1, ge=0)
     rails: tuple[Rail, ...] = ()
+    gpudirect: Literal["expected", "never", "unknown"] = "unknown"
+    """Whether the network reaches GPU memory itself (GPUDirect RDMA). ``expected``: claimed of every connection
+    between nodes. ``never``: host memory is right (GB10). ``unknown``: not claimed."""
     expect: dict[str, str] = {}
     """What the pre-check's facts must say on each node, by the drift matrix's names: ``gpu*.vbios: 96.00.A5.00.1A``.
     ``surefoot preflight --learn`` writes what it sees, to be looked at."""

@@ -20,7 +20,15 @@ from surefoot.model.run import JobsStep, Judgement
 from surefoot.rungs.base import Asked, PlanContext, Rung, View, idle_gpu, layout
 from surefoot.rungs.collectives_links import judge_links, least_share, plan_links, read_links, slowest
 from surefoot.rungs.judging import ONE_CLOCK_S, RankData, Said, decide, said, shorten, unproved
-from surefoot.rungs.nccl_checks import LOG_ENVIRONMENT, as_check, job_log, process_of, wants_sockets
+from surefoot.rungs.nccl_checks import (
+    LOG_ENVIRONMENT,
+    as_check,
+    job_log,
+    network_asked,
+    network_findings,
+    process_of,
+    wants_sockets,
+)
 from surefoot.rungs.precheck import fingerprint_below
 from surefoot.rungs.threads import cpus_per_rank
 from surefoot.units import format_size
@@ -82,6 +90,7 @@ class Collectives(Rung[CollectivesSpec, Facts]):
             "min_busbw_gb_s": dict(spec.min_busbw_gb_s),
             "idle_gpu": idle_gpu(context.cluster, where),
             "sockets": wants_sockets(context.cluster),
+            "network": network_asked(context.cluster),
             "links": request["links"],
             "ranks_per_node": where.ranks_per_node,
             "min_link_share": least_share(spec, where),
@@ -107,6 +116,7 @@ class Collectives(Rung[CollectivesSpec, Facts]):
         checks = [_world(facts, view), _devices(facts, view), _backend(facts, view)]
         if facts.log is not None:
             checks.append(_transport(facts, facts.log, view))
+            checks += _between_nodes(facts, facts.log, view)
         for name in view.expect["sweeps"]:
             checks += [_correct(name, facts, view), _reached(name, facts, view)]
         checks += judge_links(facts.between, view)
@@ -203,6 +213,13 @@ def _transport(facts: Facts, log: NcclLog, view: View) -> Check:
     found = no_sockets(log, allowed=view.expect["sockets"], processes=[process_of(rank) for rank in facts.ranks])
     files = tuple(view.evidence.ref(rank.file) for rank in facts.ranks)
     return as_check("collectives", found, view, otherwise=files, name="transport")
+
+
+def _between_nodes(facts: Facts, log: NcclLog, view: View) -> list[Check]:
+    """NCCL's own log: every rail of every node is in use and, where the cluster file expects it, GPUDirect."""
+    files = tuple(view.evidence.ref(rank.file) for rank in facts.ranks)
+    found = network_findings(log, view.expect, [rank.report.host for rank in facts.ranks])
+    return [as_check("collectives", finding, view, otherwise=files) for finding in found]
 
 
 def _keys(name: str, facts: Facts) -> list[tuple[str, int]]:

@@ -21,7 +21,7 @@ from surefoot.rungs.judging import RankData, Said, decide, said, shorten, summed
 from surefoot.rungs.mesh_log import log_checks
 from surefoot.rungs.mesh_ranks import Mesh as Seen
 from surefoot.rungs.mesh_ranks import rank_checks
-from surefoot.rungs.nccl_checks import LOG_ENVIRONMENT, wants_sockets
+from surefoot.rungs.nccl_checks import LOG_ENVIRONMENT, network_asked, wants_sockets
 from surefoot.rungs.precheck import environments
 from surefoot.rungs.step_values import StepValues, problems, refuse_misshapen
 from surefoot.rungs.threads import cpus_per_rank
@@ -90,6 +90,7 @@ class Mesh(Rung[MeshSpec, Facts]):
             "seed": request["seed"],
             "max_clock_offset_s": context.spec.max_clock_offset_s,
             "sockets": wants_sockets(context.cluster),
+            "network": network_asked(context.cluster),
         }
         return Asked(steps=(JobsStep(jobs=(job,)),), expect=expect)
 

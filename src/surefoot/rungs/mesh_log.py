@@ -8,7 +8,7 @@ from surefoot.benchmarks.nccl_log_lines import Process
 from surefoot.benchmarks.nccl_log_links import Kind
 from surefoot.model.check import Check
 from surefoot.rungs.base import View
-from surefoot.rungs.nccl_checks import as_check, job_log
+from surefoot.rungs.nccl_checks import as_check, job_log, network_findings
 
 
 def process_of(trail: Trail) -> Process:
@@ -34,5 +34,6 @@ def log_checks(trails: dict[int, Trail], view: View) -> list[Check]:
     }
     if view.expect["nodes"] > 1 and asked:
         found.append(bootstrap(log, asked))
+    found += network_findings(log, view.expect, [trail.host for trail in trails.values()])
     files = tuple(view.evidence.ref(f"raw/mesh/trail-{rank}.json") for rank in sorted(trails)[:16])
     return [as_check("mesh.nccl", finding, view, otherwise=files) for finding in found]

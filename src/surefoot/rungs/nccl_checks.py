@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
 
-from surefoot.benchmarks.nccl_claims import Finding
+from surefoot.benchmarks.nccl_claims import Finding, direct
 from surefoot.benchmarks.nccl_log import NcclLog, read_log
 from surefoot.benchmarks.nccl_log_lines import Process
+from surefoot.benchmarks.nccl_rails import rails
 from surefoot.errors import EvidenceError
 from surefoot.model.check import Check, Evidence
 from surefoot.model.cluster import Cluster
@@ -23,6 +24,33 @@ LOG_ENVIRONMENT = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,BOOTSTRA
 def wants_sockets(cluster: Cluster) -> bool:
     """Whether the cluster file itself sends NCCL over TCP."""
     return cluster.env.get("NCCL_NET", "").lower() == "socket" or cluster.env.get("NCCL_IB_DISABLE", "0") == "1"
+
+
+def network_asked(cluster: Cluster) -> dict[str, Any]:
+    """For a plan's `expect`: the RDMA devices that carry, and whether GPUDirect is claimed.
+
+    Devices are those of `rails` where all node groups declare the same ones, each by its `hca`; otherwise
+    none, and every port that NCCL had to choose from is to carry. GPUDirect is claimed where every group says so.
+    """
+    groups = cluster.node_groups
+    devices = {tuple(rail.hca for rail in group.rails) for group in groups}
+    same = devices.pop() if len(devices) == 1 else ()
+    return {
+        "rails": list(same) if all(same) else [],
+        "gpudirect": all(group.gpudirect == "expected" for group in groups),
+    }
+
+
+def network_findings(log: NcclLog, expect: Mapping[str, Any], hosts: Iterable[str]) -> list[Finding]:
+    """What the log settles of the rails between nodes; none where `hosts` is one node, TCP is wanted or nothing was asked.
+
+    `expect`: the plan's, with ``sockets`` and, as ``network``, what `network_asked` gave. `hosts`: one for each rank.
+    """
+    asked, names = expect.get("network"), set(hosts)
+    if asked is None or expect["sockets"] or len(names) < 2:
+        return []  # evidence of a version before this claim has no `network`
+    found = [rails(log, expected=dict.fromkeys(sorted(names), asked["rails"]) if asked["rails"] else None)]
+    return [*found, direct(log)] if asked["gpudirect"] else found
 
 
 def process_of(rank: Said[R]) -> Process:
