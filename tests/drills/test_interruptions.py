@@ -35,7 +35,7 @@ def test_the_drill_blocks_all_that_builds_on_the_failed_trainer_and_a_resume_pas
     assert "fail" in shown[0]["text"]
 
     before = settled(run)
-    assert len(before) == 2 * 9
+    assert len(before) == 2 * 10
     again = drill.json("climb", "--resume", run.name, "--set", "fake_trainer.fail=false")
     assert set(statuses(again).values()) == {"PASSED"}
     # What was sent to jobs holds the settings, so `sync` proves it anew.
@@ -65,7 +65,7 @@ def test_a_fine_tune_that_is_killed_or_interrupted_is_taken_up_again(tmp_path_fa
     (done,) = (run / "rungs/finetune/attempt-001/raw").glob("*/done.json")  # ended, and not just run to its end
     assert json.loads(done.read_text())["reason"] == "the process that submitted it is gone"
     before = settled(run)
-    assert len(before) == 2 * 10
+    assert len(before) == 2 * 11
     assert drill.json("show", code=2)["status"] == "INCONCLUSIVE"
 
     for attempt, number in ((2, signal.SIGINT), (3, signal.SIGTERM)):

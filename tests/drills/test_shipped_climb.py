@@ -14,7 +14,7 @@ from drilling import Drill, attempts, statuses
 pytestmark = [pytest.mark.slow]
 
 RUNGS = (
-    "runner", "sync", "scheduler", "precheck", "storage", "collectives", "compute", "cache", "ddp", "fake_trainer",
+    "runner", "sync", "scheduler", "precheck", "mesh", "storage", "collectives", "compute", "cache", "ddp", "fake_trainer",
     "finetune", "evaluate", "gate", "review",
 )  # fmt: skip
 
@@ -52,7 +52,7 @@ def test_the_files_for_people_and_programs_are_there(climbed: tuple[Drill, str])
     assert int(suites.attrib["failures"]) == int(suites.attrib["errors"]) == 0
     assert "PASSED" in (run / "report.html").read_text()
     kinds = [json.loads(line)["kind"] for line in (run / "events.jsonl").read_text().splitlines()]
-    assert (kinds.count("rung_started"), kinds.count("rung_ended")) == (14, 14)
+    assert (kinds.count("rung_started"), kinds.count("rung_ended")) == (len(RUNGS), len(RUNGS))
     assert out.splitlines()[-1] == f"Report: {run / 'report.html'}"
     assert [line for line in out.splitlines() if len(line) > 400] == []
 

@@ -240,5 +240,5 @@ def test_two_gpus_are_asked_for_over_nccl_with_its_log(tmp_path_factory: pytest.
     group = {"name": "g", "count": 1, "gpus_per_node": 2}
     job = planned(RUNG, {}, tmp_path_factory.mktemp("gpu"), node_groups=[group]).plan.jobs[0]
     assert (job.request["backend"], job.request["device"], job.gpus_per_node) == ("nccl", "cuda", 2)
-    assert job.env["NCCL_DEBUG_SUBSYS"] == "INIT,NET"
+    assert job.env["NCCL_DEBUG_SUBSYS"] == "INIT,NET,BOOTSTRAP,ENV"
     assert job.request["init_timeout_s"] < job.time_limit_s
