@@ -1,0 +1,132 @@
+"""The prolog: a drain only for what was read and may be acted upon; its own faults never drain a node."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from surefoot.node import prolog
+
+GONE = {"mounts": ["/no/such/mount"]}
+
+
+@pytest.fixture(autouse=True)
+def _sinfo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _slurm_says(tmp_path, monkeypatch, *(f"n{i}|idle|none" for i in range(20)))
+
+
+def _slurm_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *rows: str) -> None:
+    listing = tmp_path / "sinfo"
+    listing.write_text("".join(f"{row}\n" for row in rows))
+    monkeypatch.setattr(prolog, "SINFO", ("cat", str(listing)))
+
+
+def _ends(tmp_path: Path, claims: dict[str, Any], **more: Any) -> int:
+    file = tmp_path / "claims.json"
+    file.write_text(json.dumps({"claims": claims, **more}))
+    return prolog.main([str(file)])
+
+
+def test_what_holds_ends_0_and_says_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert _ends(tmp_path, {"mounts": ["/proc"]}, enforce=True) == 0
+    assert capfd.readouterr().err == ""
+
+
+def test_a_disproved_claim_tells_to_drain(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert _ends(tmp_path, GONE, enforce=True) == prolog.DRAIN
+    assert "DISPROVED: not mounted: /no/such/mount" in capfd.readouterr().err
+
+
+def test_a_lost_driver_and_a_lost_interface_are_the_nodes_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("surefoot.node.facts.nvml.LIBRARY", "libno-such.so")
+    assert _ends(tmp_path, {"gpus": 8}, enforce=True) == prolog.DRAIN
+    assert _ends(tmp_path, {"interfaces": ["nosuch0"]}, enforce=True) == prolog.DRAIN
+
+
+def test_nothing_is_drained_unless_told_to(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert _ends(tmp_path, GONE) == 0
+    assert "not acted upon" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text", [None, "", "{", "[]", '{"claims": {}}', '{"claims": {"gpus": "8"}}', '{"claims": {"x": 1}}']
+)
+def test_a_damaged_claims_file_is_no_fault_of_the_node(
+    tmp_path: Path, text: str | None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "claims.json"
+    if text is not None:
+        file.write_text(text)
+    assert prolog.main([str(file)]) == 0
+    assert "NOTHING PROVED, own fault" in capfd.readouterr().err
+
+
+def test_a_check_that_hangs_or_breaks_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(prolog.JUDGES, "mounts", lambda _: time.sleep(60))
+    monkeypatch.setitem(prolog.JUDGES, "driver", lambda _: 1 / 0)
+    began = time.monotonic()
+    verdicts = prolog.judged({"mounts": ["/x"], "driver": "1"}, 0.3)
+    assert time.monotonic() - began < 2
+    assert verdicts["mounts"] == ("unknown", "no answer within 0.3 s")
+    assert verdicts["driver"][0] == "unknown"
+
+
+def test_the_brake_holds_where_many_are_drained_or_slurm_is_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    drained = [f"n{i}|drained|Prolog error" for i in range(2)]
+    _slurm_says(tmp_path, monkeypatch, *drained, *(f"n{i}|idle|none" for i in range(2, 20)))
+    assert _ends(tmp_path, GONE, enforce=True) == 0
+    assert "2 of 20 nodes are drained by prologs already" in capfd.readouterr().err
+    monkeypatch.setattr(prolog, "SINFO", ("sleep", "30"))
+    assert _ends(tmp_path, GONE, enforce=True) == 0
+    assert "Slurm does not say" in capfd.readouterr().err
+
+
+def test_a_share_that_is_no_number_drains_nothing(tmp_path: Path) -> None:
+    assert _ends(tmp_path, GONE, enforce=True, max_drain_share=float("nan")) == 0
+    assert _ends(tmp_path, GONE, enforce=True, max_drain_share="many") == 0
+
+
+def test_rows_that_wait_disprove_and_silent_ones_are_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    def told(*values: Any) -> str:
+        monkeypatch.setattr(
+            "surefoot.node.facts.gpus.gpus", lambda: [{"remapped_rows": {"value": value}} for value in values]
+        )
+        return prolog.judge_rows(True)[0]
+
+    good = {"correctable": 0, "uncorrectable": 0, "pending": 0, "failed": 0}
+    assert told(good, {**good, "pending": 1}) == "disproved"
+    assert told(good, None) == told() == "unknown"
+    assert told(good) == "proved"
+
+
+@pytest.mark.parametrize(
+    ("says", "ends"), [("sys.exit(3)", 1), ("sys.exit(0)", 0), ("no such name", 0), ("raise OSError", 0)]
+)
+def test_the_script_of_the_page_stops_a_job_for_3_alone(tmp_path: Path, says: str, ends: int) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "prolog.md").read_text()
+    block = re.search(r"```sh\n(.*?)```", page, re.DOTALL)
+    assert block is not None
+    node = tmp_path / "surefoot" / "node"
+    node.mkdir(parents=True)
+    (node / "prolog.py").write_text(f"import sys\n{says}\n")
+    script = block[1].replace("/opt/surefoot/src", str(tmp_path))
+    assert subprocess.run(["sh", "-c", script], stderr=subprocess.DEVNULL, check=False).returncode == ends
+
+
+def test_it_needs_the_standard_library_alone(tmp_path: Path) -> None:
+    source = str(Path(prolog.__file__).parents[2])
+    words = f"import sys; sys.path.insert(0, {source!r}); from surefoot.node.prolog import main; sys.exit(main([{str(tmp_path / 'no')!r}]))"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert "NOTHING PROVED, own fault" in done.stderr
