@@ -207,6 +207,18 @@ def test_a_fall_back_to_tcp_fails_unless_the_cluster_file_asks_for_it(two_gpus: 
     assert failed(RUNG, replace(tcp, evidence=replace(tcp.evidence, plan=plan))) == set()
 
 
+def test_rails_are_claimed_once_ranks_are_on_two_nodes(two_gpus: View) -> None:
+    tcp = logged(two_gpus, "via P2P/CUMEM", "[send] via NET/Socket/0")
+    here = json.loads(tcp.evidence.blob(SECOND).read())
+    own = f"{here['host'].split('.')[0]}:{here['pid']}:"
+    moved = edited(tcp, "raw/collectives/done.json", lambda done: done["ranks"][1].update(host="n2"))
+    apart = logged(edited(moved, SECOND, lambda report: report.update(host="n2")), own, f"n2:{here['pid']}:")
+    assert "collectives.rails" not in {check.id for check in judged(RUNG, tcp).checks}
+    (check,) = (check for check in judged(RUNG, apart).checks if check.id == "collectives.rails")
+    assert check.status is Status.FAILED
+    assert "n2: TCP sockets carry, no rail does" in (check.actual or "")
+
+
 @pytest.mark.parametrize(
     ("env", "allowed"), [({}, False), ({"NCCL_NET": "Socket"}, True), ({"NCCL_IB_DISABLE": "1"}, True)]
 )
