@@ -43,8 +43,7 @@ class NodeGroup(Record):
     """Whether the network reaches GPU memory itself (GPUDirect RDMA). ``expected``: claimed of every connection
     between nodes. ``never``: host memory is right (GB10). ``unknown``: not claimed."""
     expect: dict[str, str] = {}
-    """What the pre-check's facts must say on each node, by the drift matrix's names: ``gpu*.vbios: 96.00.A5.00.1A``.
-    ``surefoot preflight --learn`` writes what it sees, to be looked at."""
+    """What the pre-check's facts must say on each node, by the drift matrix's names: ``gpu*.vbios: 96.00.A5.00.1A``."""
 
 
 class LocalConnection(Record):
