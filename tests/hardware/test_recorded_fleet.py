@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from node_views import unknown
+from node_views import known, unknown
 from recorded_fleet import PLANTS, UNREADABLE, nodes, planted
 from surefoot.hardware.comparable import comparable
 from surefoot.hardware.facts import NodeFacts
@@ -54,3 +54,17 @@ def test_a_gpu_that_fell_off_the_bus_is_told_once() -> None:
         "gpus 8 on 3 nodes, 7 on gpu02",
         "gpu7.* (15 facts) there on 3 nodes, not there on gpu02",
     ]
+
+
+@pytest.mark.parametrize("limit", ["memlock", "nofile", "processes", "stack"])
+@pytest.mark.parametrize("recorded", [None, 2**64 - 1])
+def test_no_limit_is_called_unlimited(limit: str, recorded: int | None) -> None:
+    (facts,) = nodes(1).values()
+    facts[limit] = known(recorded)
+    assert comparable(NodeFacts.model_validate(facts))[limit] == "unlimited"
+
+
+def test_a_limit_is_its_figure() -> None:
+    (facts,) = nodes(1).values()
+    facts["memlock"] = known(65536)
+    assert comparable(NodeFacts.model_validate(facts))["memlock"] == "65536"

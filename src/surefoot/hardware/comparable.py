@@ -7,7 +7,7 @@ by the minute (free memory, clocks, temperatures, counters).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from surefoot.hardware.fact import Fact
 from surefoot.hardware.facts import Mount, NodeFacts
@@ -27,6 +27,7 @@ OWN_OPTIONS = ("clientaddr=", "addr=", "mountaddr=", "size=", "fd=", "pgrp=", "p
 def comparable(facts: NodeFacts) -> Texts:
     """Key → text, for one node. GPUs are numbered by PCI address: ``gpu0.vbios``."""
     found: Texts = {name: _text(getattr(facts, name)) for name in _PLAIN}
+    found |= {name: limit_text(getattr(facts, name)) for name in _LIMITS}
     found |= {name: _text(getattr(facts, name), _gib) for name in _SIZES}
     found["numa_nodes"] = _text(facts.numa_nodes, lambda nodes: f"{len(nodes)}: {'; '.join(nodes.values())}")
     found["clock.synchronised"] = _text(facts.clock, lambda clock: _yes(clock.synchronised))
@@ -56,8 +57,11 @@ _LISTS = {"gpus": "gpu*", "mounts": "mount *", "variables": "variable *"}
 
 _PLAIN = (
     "cpu", "cpus", "cpus_online", "sockets", "cores", "microcode", "kernel", "machine", "os", "python", "driver", "torch",
-    "cuda", "nccl", "memlock", "nofile", "processes", "stack", "cpu_quota", "pci_gpus",
+    "cuda", "nccl", "cpu_quota", "pci_gpus",
 )  # fmt: skip
+_LIMITS = ("memlock", "nofile", "processes", "stack")
+INFINITY = 2**64 - 1
+"""``RLIM_INFINITY`` as the kernel counts; a probe writes null for it."""
 _SIZES = ("memory_total", "memory_limit", "shared_memory")
 
 
@@ -85,6 +89,13 @@ def _text(fact: Fact[T], write: Callable[[T], str] = str) -> str | Unknown:
     if fact.unknown is not None:
         return Unknown(fact.unknown)
     return "none" if fact.value is None else write(fact.value)
+
+
+def limit_text(fact: Fact[Any]) -> str | Unknown:
+    """A resource limit: ``unlimited`` where there is none, whichever of the two ways says so."""
+    if fact.unknown is None and fact.value in (None, INFINITY):
+        return "unlimited"
+    return _text(fact)
 
 
 def _gib(size_bytes: int) -> str:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from surefoot.errors import EvidenceError
 from surefoot.evidence import EvidenceSet
-from surefoot.hardware.comparable import comparable
+from surefoot.hardware.comparable import comparable, limit_text
 from surefoot.hardware.fact import TextFact
 from surefoot.hardware.facts import NodeFacts
 from surefoot.model.check import Check, Evidence
@@ -466,12 +466,15 @@ def _row(node: Node) -> dict[str, Any]:
     known = {"node": node.said.report.host, "group": node.group.name, "gpu": _gpus(facts)}
     texts = ("cpu", "os", "kernel", "machine", "python", "driver", "torch", "cuda", "nccl")
     sizes = ("memory_total", "memory_available", "memory_limit", "disk_free")
-    counts = ("cpus", "cpus_online", "memlock", "nofile")
+    counts = ("cpus", "cpus_online")
+    limits = {name: getattr(facts, name) for name in ("memlock", "nofile")}
     rows: dict[str, Any] = {name: getattr(facts, name).shown for name in texts}
     for name in sizes:
         value = getattr(facts, name).value
         rows[name] = None if value is None else format_size(value)
-    return {**known, **rows, **{name: getattr(facts, name).value for name in counts}}
+    rows |= {name: getattr(facts, name).value for name in counts}
+    rows |= {name: None if fact.unknown is not None else limit_text(fact) for name, fact in limits.items()}
+    return {**known, **rows}
 
 
 RUNG = Precheck()
