@@ -58,10 +58,8 @@ class Step:
     bias_after: tuple[float, ...]
 
 
-def _local(seed: int, rank: int) -> tuple[float, Matrix, list[float]]:
+def _local(matrix: Matrix, bias: list[float], inputs: Matrix, targets: Matrix) -> tuple[float, Matrix, list[float]]:
     """Loss and gradients of one rank. d loss / d y = 2 (y − target) / (rows × width)."""
-    matrix, bias = weights(seed)
-    inputs, targets = batch(seed, rank)
     loss = 0.0
     weight_gradient = [[0.0] * WIDTH for _ in range(WIDTH)]
     bias_gradient = [0.0] * WIDTH
@@ -79,7 +77,7 @@ def _local(seed: int, rank: int) -> tuple[float, Matrix, list[float]]:
 def expected_step(seed: int, world_size: int) -> Step:
     """The whole step over `world_size` ranks, in float64."""
     matrix, bias = weights(seed)
-    parts = [_local(seed, rank) for rank in range(world_size)]
+    parts = [_local(matrix, bias, *batch(seed, rank)) for rank in range(world_size)]
     weight_gradient = [[sum(part[1][i][j] for part in parts) / world_size for j in range(WIDTH)] for i in range(WIDTH)]
     bias_gradient = [sum(part[2][i] for part in parts) / world_size for i in range(WIDTH)]
     return Step(

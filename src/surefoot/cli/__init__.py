@@ -22,6 +22,10 @@ from surefoot.errors import MachineryError, RequestError, SurefootError
 _UNPROVED, _REQUEST, _MACHINERY, _INTERRUPTED = 2, 3, 4, 130
 _EXIT_CODES = {RequestError: _REQUEST, MachineryError: _MACHINERY}
 
+GARBAGE = (200_000, 50, 100)
+"""For `gc.set_threshold`. Records are made by the million and hold no cycles: looking for those took four
+fifths of the time in which the facts of 512 nodes were read (docs/log.md)."""
+
 COMMANDS: dict[str, tuple[str, str]] = {
     "climb": ("surefoot.cli.climb", "Climb the ladder: collect, judge and report every rung."),
     "rung": ("surefoot.cli.climb", "Run one rung of a run, as a CI job does it."),
@@ -102,9 +106,7 @@ def main(arguments: list[str] | None = None) -> None:
 def run(arguments: list[str] | None = None) -> int:
     """Run the command line; its exit code. Nothing escapes: a fault of ours is 4, not Python's 1 (disproved)."""
     given = sys.argv[1:] if arguments is None else arguments
-    # Records are made by the million and hold no cycles: looking for those took four fifths of the
-    # time in which the facts of 512 nodes were read (docs/log.md).
-    gc.set_threshold(200_000, 50, 100)
+    gc.set_threshold(*GARBAGE)
     try:
         outcome = cli.main(list(given), prog_name="surefoot", standalone_mode=False, obj=tuple(given))
         if sys.stdout is not None:
