@@ -33,6 +33,8 @@ NOT_EVIDENCE = {
     r"raw/[^/]+/supervisor\.(json|log)": "the local scheduler's notes to itself, for ending a job that it lost",
     r"raw/[^/]+/progress\.json": "for people who watch; may be missing at any time",
     r"raw/runner\.stderr": "kept for diagnosis: the exit code and the document on stdout are what is judged",
+    r"raw/precheck/(net|reach)-[^/]+\.json": "what nodes write for each other while they meet; what came of it stands in "
+    "each node's report",
     r"raw/(?!exit0|exit7|killed|environment)[^/]+/[^/]+\.out": "a job's log, kept for diagnosis; "
     "the scheduler rung judges its own",
 }
@@ -52,9 +54,23 @@ STILL_TRUE = {
     "is chance; that all were whole, none older than one before, and the last one the last, is judged",
     (
         r"raw/precheck/rank-0\.json",
-        r"data\.facts\.(cpus_online|memory_available|own_name|memlock|nofile)\..*",
+        r"data\.facts\.(cpus_online|cores|memory_available|own_name|memlock|nofile|clock|mounts|root_mount)\..*",
         r".*",
     ): "shown in the report; the cluster file requires nothing of it",
+    (
+        r"raw/precheck/rank-0\.json",
+        r"data\.facts\.(interfaces|routes|reach)\..*",
+        r".*",
+    ): "one node has no other to reach; of several, tests/rungs/test_precheck_network damages them",
+    (r"raw/mesh/trail-\d+\.json", r"facts\.(affinity|binding|environment|limits)\..*", r".*"): "where a rank ran is "
+    "shown; claims on it are of ranks on GPUs or several nodes, which tests/rungs/test_mesh damages",
+    (r"raw/mesh/rank-\d+\.json", r"data\.(affinity|binding|environment|limits)\..*", r".*"): "as in its trail",
+    (r"raw/mesh/trail-\d+\.json", r"phases\.\d+\.took_s", r"zero.*"): "shown; only a rank that is slower than the "
+    "others is a claim",
+    (r"raw/mesh/rank-\d+\.json", r"data\.took_s\..*", r"zero.*"): "as in its trail",
+    (r"raw/mesh/rank-\d+\.json", r"data\.clocks\.\d+\.within_s", r"zero.*"): "the same offset, known better",
+    (r"raw/mesh/rank-\d+\.json", r"data\.summed\.first\.\d+", r"zero.*"): "shown beside a wrong sum; the digest is "
+    "over all of it",
     (r"raw/(finetune|evaluate)/rank-\d+\.json", r"data\.(versions\..*|load_s)", r".*"): "shown "
     "in the report; no claim rests on it",
     (r"raw/evaluate/rank-\d+\.json", r"data\.probes\.\d+\.(base_argmax|adapter_argmax|adapter_max)", r"zero.*"): "the "
