@@ -21,6 +21,7 @@ import torch.distributed as dist
 
 from surefoot.benchmarks.collective_sizes import part_count
 from surefoot.node import program
+from surefoot.node.found_network import take_environment
 from surefoot.node.group import device_facts, device_of, join, leave
 from surefoot.node.links import links
 from surefoot.node.rank import Rank
@@ -190,6 +191,7 @@ def agreed_cap(free_bytes: int, device: torch.device) -> int:
 
 def main(rank: Rank) -> None:
     """The sweep of one rank."""
+    network = take_environment(rank)
     device = device_of(rank)
     join(rank, device)
     local_world = int(os.environ["LOCAL_WORLD_SIZE"])
@@ -205,6 +207,7 @@ def main(rank: Rank) -> None:
     data = {
         "rank": rank.rank, "backend": dist.get_backend(), "world_size": dist.get_world_size(), "device": device_facts(device),
         "free_bytes": free_bytes, "cap_bytes": cap, "points": points, "links": between,
+        "network": network,
     }  # fmt: skip
     leave()
     rank.report(data)

@@ -1,7 +1,7 @@
 """One DistributedDataParallel step with known weights and data. Needs torch.
 
-``request.json``: ``{"device", "backend", "init_timeout_s", "seed"}``. Weights, data and the values
-that must come out are defined in `surefoot.benchmarks.ddp_step`.
+``request.json``: ``{"device", "backend", "init_timeout_s", "seed", "environment"}``, the last for
+`surefoot.node.found_network`. Weights, data and the values that must come out are defined in `surefoot.benchmarks.ddp_step`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from surefoot.benchmarks.ddp_step import LEARNING_RATE, SUCCESS, batch, expected_step, weights
 from surefoot.node import program
+from surefoot.node.found_network import take_environment
 from surefoot.node.group import device_facts, device_of, join, leave
 from surefoot.node.rank import Rank, say
 
@@ -74,6 +75,7 @@ def fits(rank: Rank, total: float) -> bool:
 
 def main(rank: Rank) -> None:
     """Join, step, leave."""
+    network = take_environment(rank)
     device = device_of(rank)
     join(rank, device)
     data = step(rank, device)
@@ -81,7 +83,7 @@ def main(rank: Rank) -> None:
     say(f"rank {rank.rank}: loss {data['loss']:.6f}, sum over ranks {data['loss_sum']:.6f}, on {device}")
     if rank.rank == 0 and fits(rank, data["loss_sum"]):
         say(SUCCESS)
-    rank.report(data)
+    rank.report({**data, "network": network})
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """The mesh: every rank says where it is and what it got, meets the others, computes a step with them and adds up known data.
 
-``request.json``: ``{"device", "backend", "init_timeout_s", "seed", "environment"}``. Each rank leaves a
-trail (`surefoot.node.trail`) from its first moment on, so that one which hangs or dies is told of by
-others than itself. torch is imported as one of the steps: how long that takes from shared storage is
-part of the diagnosis.
+``request.json``: ``{"device", "backend", "init_timeout_s", "seed", "environment"}``, the last for
+`surefoot.node.found_network`. Each rank leaves a trail (`surefoot.node.trail`) from its first moment on, so
+that one which hangs or dies is told of by others than itself. torch is imported as one of the steps: how
+long that takes from shared storage is part of the diagnosis.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from surefoot.benchmarks.mesh_steps import Phase
 from surefoot.node import program
 from surefoot.node.facts import limits, machine
-from surefoot.node.probe import own_node
+from surefoot.node.found_network import take_environment
 from surefoot.node.rank import Rank, say
 from surefoot.node.trail import Trail
 
@@ -35,18 +35,10 @@ def placed() -> dict[str, Any]:
     }
 
 
-def take_environment(rank: Rank) -> dict[str, str]:
-    """Set what the pre-check chose for this node (interface, rails), but for what is set already. What was set."""
-    chosen: dict[str, str] = rank.request["environment"].get(own_node(), {})
-    taken = {name: value for name, value in chosen.items() if name not in os.environ}
-    os.environ.update(taken)
-    return taken
-
-
 def main(rank: Rank) -> None:
     """All steps in order; each is on disk before it begins."""
     trail = Trail(rank)
-    found = {**placed(), "environment": take_environment(rank)}
+    found = {**placed(), "network": take_environment(rank)}
     trail.tell(**found)
     with trail.phase(Phase.IMPORT):
         from surefoot.node import mesh_steps

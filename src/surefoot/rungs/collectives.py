@@ -19,6 +19,7 @@ from surefoot.model.measurement import Fingerprint, Measurement
 from surefoot.model.run import JobsStep, Judgement
 from surefoot.rungs.base import Asked, PlanContext, Rung, View, idle_gpu, layout
 from surefoot.rungs.collectives_links import judge_links, least_share, plan_links, read_links, slowest
+from surefoot.rungs.found_network import Network, asked, network_checks, network_details
 from surefoot.rungs.judging import ONE_CLOCK_S, RankData, Said, decide, said, shorten, unproved
 from surefoot.rungs.nccl_checks import (
     LOG_ENVIRONMENT,
@@ -34,7 +35,7 @@ from surefoot.rungs.threads import cpus_per_rank
 from surefoot.units import format_size
 
 
-class RankSweep(Sweep, RankData):
+class RankSweep(Sweep, RankData, Network):
     """One rank's sweep, as data of its report."""
 
 
@@ -74,6 +75,7 @@ class Collectives(Rung[CollectivesSpec, Facts]):
             "warmup": spec.warmup,
             "iterations": spec.iterations,
             "links": plan_links(where, spec.max_size),
+            "environment": asked(context.needs),
         }
         debug = LOG_ENVIRONMENT if where.device == "cuda" else {}
         cpus = cpus_per_rank(context.cluster, where)
@@ -114,6 +116,7 @@ class Collectives(Rung[CollectivesSpec, Facts]):
 
     def judge(self, facts: Facts, view: View) -> Judgement:
         checks = [_world(facts, view), _devices(facts, view), _backend(facts, view)]
+        checks += network_checks("collectives", "collectives", facts.ranks, view)
         if facts.log is not None:
             checks.append(_transport(facts, facts.log, view))
             checks += _between_nodes(facts, facts.log, view)
@@ -348,6 +351,7 @@ def _details(facts: Facts, view: View) -> dict[str, Any]:
     return {
         "curves": curves, "cap_bytes": facts.ranks[0].data.cap_bytes, "devices": devices, "transports": dict(ways),
         "links": [{"from": link.source, "to": link.target, "gb_s": link.gb_s} for link in facts.between],
+        "network": network_details("collectives", facts.ranks, view),
     }  # fmt: skip
 
 

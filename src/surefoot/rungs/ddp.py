@@ -13,6 +13,7 @@ from surefoot.model.ladder import Ddp as DdpSpec
 from surefoot.model.measurement import Measurement
 from surefoot.model.run import JobsStep, Judgement
 from surefoot.rungs.base import Asked, Layout, PlanContext, Rung, View, idle_gpu, layout
+from surefoot.rungs.found_network import Network, asked, network_checks, network_details
 from surefoot.rungs.judging import RankData, Said, decide, said, shorten, summed_up
 from surefoot.rungs.step_values import (
     TOLERANCE,
@@ -25,7 +26,7 @@ from surefoot.rungs.step_values import (
 from surefoot.rungs.threads import cpus_per_rank
 
 
-class Stepped(StepValues, RankData):
+class Stepped(StepValues, RankData, Network):
     """What ``surefoot.node.ddp`` reports."""
 
 
@@ -61,26 +62,28 @@ class Ddp(Rung[DdpSpec, Facts]):
         if idle_gpu(context.cluster, where):
             worlds[GPU_JOB] = Layout(1, 1, "cuda")
         seed = seed_of(context.nonce)
-        jobs, asked = [], {}
+        found = asked(context.needs)
+        jobs, worlds_asked = [], {}
         for job, place in worlds.items():
             request: dict[str, Any] = {
                 "device": place.device,
                 "backend": place.backend,
                 "init_timeout_s": min(120.0, context.spec.time_limit_s / 2),
                 "seed": seed,
+                "environment": found,
             }
             cpus = cpus_per_rank(context.cluster, place)
             jobs.append(context.job(job, "surefoot.node.ddp", request, place, cpus_per_rank=cpus))
-            asked[job] = {"world_size": place.world_size, "device": place.device, "backend": place.backend}
-        return Asked(steps=(JobsStep(jobs=tuple(jobs)),), expect={"seed": seed, "worlds": asked})
+            worlds_asked[job] = {"world_size": place.world_size, "device": place.device, "backend": place.backend}
+        return Asked(steps=(JobsStep(jobs=tuple(jobs)),), expect={"seed": seed, "worlds": worlds_asked})
 
     def read(self, view: View) -> Facts:
         worlds = []
-        for job, asked in view.expect["worlds"].items():
+        for job, world in view.expect["worlds"].items():
             ranks = said(view.evidence, job, Stepped)
             for rank in ranks:
-                refuse_misshapen(rank.data, asked["world_size"], rank.file)
-            worlds.append(World(job, asked["world_size"], asked["device"], asked["backend"], ranks))
+                refuse_misshapen(rank.data, world["world_size"], rank.file)
+            worlds.append(World(job, world["world_size"], world["device"], world["backend"], ranks))
         return tuple(worlds)
 
     def judge(self, facts: Facts, view: View) -> Judgement:
@@ -102,7 +105,11 @@ class Ddp(Rung[DdpSpec, Facts]):
             checks=tuple(checks),
             measurements=measurements,
             summary=summed_up(checks, f"{losses}, as computed by hand; parameters identical", anyway=losses),
-            details={"ranks": table, "expected_loss": expected_step(seed, facts[0].size).loss_sum / facts[0].size},
+            details={
+                "ranks": table,
+                "expected_loss": expected_step(seed, facts[0].size).loss_sum / facts[0].size,
+                "network": network_details(self.name, facts[0].ranks, view),
+            },
         )
 
 
@@ -120,7 +127,7 @@ def _checks(world: World, step: Step, view: View) -> list[Check]:
     for rank in world.ranks:
         checks += [_loss(world, rank, step, view), _gradient(world, rank, step, view)]
         checks.append(_parameters(world, rank, step, view))
-    return [*checks, _identical(world, view)]
+    return [*checks, _identical(world, view), *network_checks(world.job, world.job, world.ranks, view)]
 
 
 def _world(world: World, view: View) -> Check:

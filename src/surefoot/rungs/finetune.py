@@ -31,6 +31,7 @@ from surefoot.rungs.finetune_facts import (
     RankTrain,
     TrainLog,
 )
+from surefoot.rungs.found_network import asked, network_checks, network_details
 from surefoot.rungs.judging import said
 from surefoot.rungs.threads import cpus_per_rank
 from surefoot.training.assets import StagedAssets
@@ -105,6 +106,7 @@ class FinetuneRung(Rung[FinetuneSpec, FinetuneFacts]):
             "device": where.device,
             "backend": where.backend,
             "init_timeout_s": min(MEET_S, context.spec.time_limit_s / 2),
+            "environment": asked(context.needs),
         }
         rows = staged.train.rows or 0
         expect = {
@@ -154,7 +156,7 @@ class FinetuneRung(Rung[FinetuneSpec, FinetuneFacts]):
         rate = totals.tokens / totals.seconds
         fingerprint = Fingerprint(facts=_fingerprint(facts))
         return Judgement(
-            checks=tuple(finetune_checks.all_checks(facts, view)),
+            checks=(*finetune_checks.all_checks(facts, view), *network_checks(JOB, JOB, facts.ranks, view)),
             measurements=_measurements(facts, rate, fingerprint.content_digest()),
             fingerprint=fingerprint,
             summary=f"loss {steps[0].loss:.3g} → {steps[-1].loss:.3g} in {len(steps)} steps, {rate:,.0f} tok/s",
@@ -168,6 +170,7 @@ class FinetuneRung(Rung[FinetuneSpec, FinetuneFacts]):
                 "micro_batch_size": facts.log.header.micro_batch_size,
                 "accumulation": facts.log.header.accumulation,
                 "world_size": len(facts.ranks),
+                "network": network_details(JOB, facts.ranks, view),
             },
         )
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from surefoot.rungs.found_network import Network
 from surefoot.rungs.judging import RankData, Said
 from surefoot.training.assets import StagedAssets
 from surefoot.training.tensors import Tensor
@@ -28,7 +29,7 @@ ADAPTER_CONFIG = f"{ADAPTER}/adapter_config.json"
 BASE = f"raw/{JOB}/{BASE_CONFIG}"
 
 
-class RankTrain(RankData, TrainReport):
+class RankTrain(RankData, TrainReport, Network):
     """What ``surefoot.training.train`` reports from each rank."""
 
 

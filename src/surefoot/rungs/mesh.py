@@ -17,12 +17,12 @@ from surefoot.model.check import Check
 from surefoot.model.ladder import Mesh as MeshSpec
 from surefoot.model.run import JobsStep, Judgement
 from surefoot.rungs.base import Asked, PlanContext, Rung, View, layout
+from surefoot.rungs.found_network import Network, asked, network_checks, network_details
 from surefoot.rungs.judging import RankData, Said, decide, said, shorten, summed_up
-from surefoot.rungs.mesh_log import log_checks
+from surefoot.rungs.mesh_log import environment_of, log_checks
 from surefoot.rungs.mesh_ranks import Mesh as Seen
 from surefoot.rungs.mesh_ranks import rank_checks
 from surefoot.rungs.nccl_checks import LOG_ENVIRONMENT, network_asked, wants_sockets
-from surefoot.rungs.precheck import environments
 from surefoot.rungs.step_values import StepValues, problems, refuse_misshapen
 from surefoot.rungs.threads import cpus_per_rank
 
@@ -36,13 +36,14 @@ class Summed(Record):
     digest: str = Field(pattern="^[0-9a-f]{64}$")
 
 
-class Meshed(RankData):
+class Meshed(RankData, Network):
     """What ``surefoot.node.mesh`` reports when all of it went well. Facts as in its trail."""
 
     took_s: dict[str, float]
     affinity: dict[str, Any]
     limits: dict[str, Any]
-    environment: dict[str, str]
+    environment: dict[str, str] | None = None
+    """What was set, in evidence of a version before `network`."""
     binding: dict[str, str]
     step: StepValues
     summed: Summed
@@ -76,7 +77,7 @@ class Mesh(Rung[MeshSpec, Facts]):
             "backend": where.backend,
             "init_timeout_s": min(120.0, context.spec.time_limit_s / 3),
             "seed": seed_of(context.nonce),
-            "environment": environments(context.needs["precheck"]) if "precheck" in context.needs else {},
+            "environment": asked(context.needs),
         }
         debug = LOG_ENVIRONMENT if where.device == "cuda" else {}
         cpus = cpus_per_rank(context.cluster, where)
@@ -112,13 +113,15 @@ class Mesh(Rung[MeshSpec, Facts]):
             checks += log_checks(dict(facts.seen.trails), view)
         if facts.ranks:
             checks += [_backend(facts, view), _step(facts, view), _all_reduce(facts, view)]
+            if any(rank.data.environment is None for rank in facts.ranks):
+                checks += network_checks("mesh", JOB, facts.ranks, view)
         world = view.expect["world_size"]
         shape = f"{view.expect['nodes']} × {view.expect['ranks_per_node']} ranks over {view.expect['backend']}"
         rows = [_row(trail) for trail in facts.seen.trails.values()]
         return Judgement(
             checks=tuple(checks),
             summary=summed_up(checks, f"{shape}: all {world} meet and compute together", anyway=shape),
-            details={"ranks": rows},
+            details={"ranks": rows, "network": network_details(JOB, facts.ranks, view)},
         )
 
 
@@ -206,7 +209,7 @@ def _row(trail: Trail) -> dict[str, Any]:
         "device": device.get("name") or device.get("kind"),
         "uuid": device.get("uuid"),
         "cpus": affinity.get("cpus"),
-        "environment": trail.facts.get("environment"),
+        "environment": environment_of(trail),
         "stands": "complete" if trail.finished else trail.stands.value,
         "took_s": ended,
     }

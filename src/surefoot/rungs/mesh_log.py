@@ -16,6 +16,12 @@ def process_of(trail: Trail) -> Process:
     return Process(trail.host.split(".")[0], trail.pid)
 
 
+def environment_of(trail: Trail) -> dict[str, str]:
+    """What the rank set of what the pre-check found. A version before `network` told it as `environment`."""
+    told = trail.facts.get("network") or {}
+    return told.get("set") or trail.facts.get("environment") or {}
+
+
 def log_checks(trails: dict[int, Trail], view: View) -> list[Check]:
     """Checks of a job on GPUs whose ranks got so far as to load NCCL. Raises EvidenceError for a damaged log.
 
@@ -30,7 +36,7 @@ def log_checks(trails: dict[int, Trail], view: View) -> list[Check]:
     asked = {
         trail.host: [name.lstrip("=")]
         for trail in trails.values()
-        if (name := (trail.facts.get("environment") or {}).get("NCCL_SOCKET_IFNAME"))
+        if (name := environment_of(trail).get("NCCL_SOCKET_IFNAME"))
     }
     if view.expect["nodes"] > 1 and asked:
         found.append(bootstrap(log, asked))

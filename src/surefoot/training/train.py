@@ -38,6 +38,7 @@ from surefoot.files import sha256_file, tree_digest, tree_files, write_atomic
 from surefoot.model.base import Record
 from surefoot.model.recipe import Recipe
 from surefoot.node import program
+from surefoot.node.found_network import take_environment
 from surefoot.node.group import device_facts, device_of, join, leave
 from surefoot.node.rank import Rank, say
 from surefoot.training import lora
@@ -408,6 +409,7 @@ def main(rank: Rank) -> None:
     """Train, save, report."""
     transformers.utils.logging.disable_progress_bar()
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")  # peft's call, not ours
+    network = take_environment(rank)
     recipe = Recipe.model_validate(rank.request["recipe"])
     place = choose_place(rank, recipe.dtype)
     base_digest = digest_checked("base model", rank.request["base"])
@@ -422,7 +424,7 @@ def main(rank: Rank) -> None:
         lora.save_adapter(training.model, rank.folder / ADAPTER_FOLDER)
     dist.barrier()
     report = report_of(rank, training, base_digest, data_digest)
-    rank.report({"rank": rank.rank, **report.canonical()})
+    rank.report({"rank": rank.rank, "network": network, **report.canonical()})
     leave()
 
 
