@@ -145,6 +145,8 @@ class Mesh(NodeRungSpec):
     """All ranks start, each on what is its own, find each other and compute together."""
 
     rung: Literal["mesh"]
+    backend: Literal["auto", "gloo"] = "auto"
+    """``auto``: NCCL on GPUs, gloo on CPUs. ``gloo``: also on GPUs, to tell what is NCCL's trouble from what is not."""
     max_clock_offset_s: float = Field(default=0.5, gt=0)
     """How far the clock of a node may be from that of the first. Logs of several nodes are read side by side."""
 

@@ -62,7 +62,7 @@ def join(rank: Rank, device: torch.device) -> None:
     dist.init_process_group(
         rank.request["backend"],
         timeout=timedelta(seconds=rank.request["init_timeout_s"]),
-        device_id=device if device.type == "cuda" else None,
+        device_id=device if rank.request["backend"] == "nccl" else None,
     )
     assert dist.group.WORLD is not None
     _held.append(dist.group.WORLD)

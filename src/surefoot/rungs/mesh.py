@@ -72,14 +72,15 @@ class Mesh(Rung[MeshSpec, Facts]):
 
     def plan(self, context: PlanContext[MeshSpec]) -> Asked:
         where = layout(context.cluster, context.spec, collective=True)
+        backend = where.backend if context.spec.backend == "auto" else context.spec.backend
         request: dict[str, Any] = {
             "device": where.device,
-            "backend": where.backend,
+            "backend": backend,
             "init_timeout_s": min(120.0, context.spec.time_limit_s / 3),
             "seed": seed_of(context.nonce),
             "environment": asked(context.needs),
         }
-        debug = LOG_ENVIRONMENT if where.device == "cuda" else {}
+        debug = LOG_ENVIRONMENT if backend == "nccl" else {}
         cpus = cpus_per_rank(context.cluster, where)
         job = context.job(JOB, "surefoot.node.mesh", request, where, cpus_per_rank=cpus, exclusive=True, env=debug)
         expect = {
@@ -87,7 +88,7 @@ class Mesh(Rung[MeshSpec, Facts]):
             "ranks_per_node": where.ranks_per_node,
             "world_size": where.world_size,
             "device": where.device,
-            "backend": where.backend,
+            "backend": backend,
             "seed": request["seed"],
             "max_clock_offset_s": context.spec.max_clock_offset_s,
             "sockets": wants_sockets(context.cluster),
@@ -109,7 +110,7 @@ class Mesh(Rung[MeshSpec, Facts]):
         if view.expect["seed"] != seed_of(view.plan.nonce):
             raise EvidenceError("the seed is not that of this attempt", file="plan.json")
         checks = rank_checks(facts.seen, view)
-        if view.expect["device"] == "cuda" and facts.seen.trails:
+        if view.expect["backend"] == "nccl" and facts.seen.trails:
             checks += log_checks(dict(facts.seen.trails), view)
         if facts.ranks:
             checks += [_backend(facts, view), _step(facts, view), _all_reduce(facts, view)]
