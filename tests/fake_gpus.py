@@ -40,7 +40,8 @@ def visible():
 class Properties:
     def __init__(self, name, uuid, memory, address):
         domain, bus, slot = address.partition(".")[0].split(":")
-        self.name, self.uuid, self.total_memory = name, uuid, memory
+        self.name, self.total_memory = name, memory
+        self.uuid = uuid.removeprefix("GPU-")  # as torch has it
         self.pci_domain_id, self.pci_bus_id, self.pci_device_id = int(domain, 16), int(bus, 16), int(slot, 16)
 
 def nccl():
