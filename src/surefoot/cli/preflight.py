@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
 import click
+from click.core import ParameterSource
 from rich.console import Console
 
 from surefoot.benchmarks.ddp_step import SUCCESS
 from surefoot.cli.chosen import chosen, command_line, resume_words
 from surefoot.cli.options import json_option
+from surefoot.cli.preflight_learn import refuse_existing, write_learnt
+from surefoot.cli.preflight_slurm import SHARED_ROOT, as_file, found_here
 from surefoot.cli.running import run_climb
 from surefoot.engine.claims import climbing
 from surefoot.engine.session import Session, start
 from surefoot.engine.store import load_results
+from surefoot.errors import EvidenceError, RequestError
+from surefoot.model.cluster import Cluster
 from surefoot.model.status import ExitCode
 from surefoot.reports.fleet import show_fleet, view
 
@@ -21,6 +30,17 @@ _OF_ALL = ("sync", "precheck", "mesh")
 
 @click.command("preflight")
 @click.option("--cluster", metavar="FILE|NAME", help="Where.  [default: local]")
+@click.option("--slurm", is_flag=True, help="In place of a cluster file: the nodes that this host's Slurm tells of.")
+@click.option("--partition", metavar="NAME", help="With --slurm: its partition.  [default: Slurm's own default]")
+@click.option(
+    "--shared-root", metavar="DIR", help=f"With --slurm: a folder that all nodes see.  [default: {SHARED_ROOT}]"
+)
+@click.option(
+    "--learn",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write a cluster file from what nodes tell, to be reviewed.",
+)
 @click.option("--nodes", type=click.IntRange(1), help="How many nodes.  [default: all of the cluster file]")
 @click.option("--ranks-per-node", type=click.IntRange(1), help="Ranks on each.  [default: one a GPU]")
 @click.option("--ladder", metavar="FILE|NAME", default="preflight", show_default=True, help="Another set of rungs.")
@@ -30,6 +50,10 @@ _OF_ALL = ("sync", "precheck", "mesh")
 def preflight_command(
     *,
     cluster: str | None,
+    slurm: bool,
+    partition: str | None,
+    shared_root: str | None,
+    learn: Path | None,
     nodes: int | None,
     ranks_per_node: int | None,
     ladder: str,
@@ -48,15 +72,59 @@ def preflight_command(
     configuration = {
         "cluster": cluster, "ladder": ladder, "recipe": None, "policy": None, "root": root, "settings": (*asked, *settings),
     }  # fmt: skip
-    session = start(chosen(configuration), command_line())
+    if learn is not None:
+        refuse_existing(learn)
+    with _asked_cluster(cluster, partition, shared_root, root, slurm=slurm, err=as_json) as reference:
+        choice = chosen({**configuration, **reference})
+    session = start(choice, command_line())
+    if slurm:
+        click.echo(f"Its cluster file: {session.run_paths.inputs / 'cluster.yaml'}", err=as_json)
     everything = frozenset(session.manifest.inputs.ladder.names)
     with climbing(session.run_paths):
         code = run_climb(session, everything, resume_words(session.home, session.manifest.run_id), as_json=as_json)
     if not as_json:
         _show_differences(session)
+    if learn is not None and code is not ExitCode.INTERRUPTED:
+        assert choice.cluster is not None
+        code = _learn(session, choice.cluster, learn, code, err=as_json)
     if code is ExitCode.PROVED and "mesh" in everything:
         click.echo(SUCCESS, err=as_json)
     return int(code)
+
+
+@contextlib.contextmanager
+def _asked_cluster(
+    cluster: str | None, partition: str | None, shared_root: str | None, root: str | None, *, slurm: bool, err: bool
+) -> Iterator[dict[str, str | None]]:
+    """``cluster`` and ``root`` of the configuration. Raises RequestError for options that contradict each other."""
+    if not slurm:
+        if partition is not None or shared_root is not None:
+            raise RequestError(
+                "--partition and --shared-root go with --slurm",
+                next_action="a cluster file holds both: scheduler, root",
+            )
+        yield {"cluster": cluster, "root": root}
+        return
+    if cluster is not None:
+        raise RequestError("--slurm and --cluster name two clusters", next_action="keep one")
+    source = click.get_current_context().get_parameter_source("root")
+    if shared_root is not None and source is ParameterSource.COMMANDLINE:
+        raise RequestError("--shared-root and --root are one folder with --slurm", next_action="keep --shared-root")
+    found = found_here(partition or "", shared_root or root or SHARED_ROOT)
+    click.echo(f"Slurm's partition {found.partition}: {found.told}", err=err)
+    click.echo(f"Shared root: {found.cluster.root} (all nodes must see it; another: --shared-root DIR)", err=err)
+    with as_file(found) as path:
+        yield {"cluster": path, "root": None}
+
+
+def _learn(session: Session, declared: Cluster, path: Path, code: int, *, err: bool) -> int:
+    """Write FILE, whatever else did not pass. The run's exit code, but never that of a proof where nothing was learnt."""
+    try:
+        click.echo(write_learnt(session, declared, path), err=err)
+    except EvidenceError as error:
+        click.echo(f"surefoot: {error}", err=True)
+        return ExitCode.UNPROVED if code is ExitCode.PROVED else code
+    return code
 
 
 def _show_differences(session: Session) -> None:

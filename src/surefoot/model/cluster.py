@@ -43,7 +43,8 @@ class NodeGroup(Record):
     """Whether the network reaches GPU memory itself (GPUDirect RDMA). ``expected``: claimed of every connection
     between nodes. ``never``: host memory is right (GB10). ``unknown``: not claimed."""
     expect: dict[str, str] = {}
-    """What the pre-check's facts must say on each node, by the drift matrix's names: ``gpu*.vbios: 96.00.A5.00.1A``."""
+    """What the pre-check's facts must say on each node, by the drift matrix's names: ``gpu*.vbios: 96.00.A5.00.1A``.
+    ``surefoot preflight --learn FILE`` writes them from what was seen, to be reviewed."""
 
 
 class LocalConnection(Record):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from surefoot.errors import SchedulerError
@@ -42,3 +44,16 @@ def test_an_unknown_partition_says_which_there_are() -> None:
 def test_no_usable_node_is_an_error_that_names_each() -> None:
     with pytest.raises(SchedulerError, match="n1 is down"):
         cluster_of([row("n1", state="down")], "gpu", "/r")
+
+
+def test_gpus_of_two_types_are_two_groups_that_say_so() -> None:
+    mixed = [replace(row("n1"), gpu_type="h100"), replace(row("n2"), gpu_type="a100")]
+    assert [(g.name, g.hosts) for g in cluster_of(mixed, "gpu", "/r").cluster.node_groups] == [
+        ("8gpu-a100-64cpu", "n2"),
+        ("8gpu-h100-64cpu", "n1"),
+    ]
+
+
+def test_nodes_of_more_cpus_come_first_so_that_each_fits_its_own_group() -> None:
+    mixed = [row("n1"), replace(row("n2"), cpus=128)]
+    assert [g.min_cpus for g in cluster_of(mixed, "gpu", "/r").cluster.node_groups] == [128, 64]

@@ -156,3 +156,11 @@ def test_a_reason_in_brackets_loses_them_and_nothing_else() -> None:
     row = SEPARATOR.join(fields)
     said = {"(Resources)": "Resources", "RaisedSignal:9(Killed)": "RaisedSignal:9(Killed)", "None": "None"}
     assert {reason: parse.queue(row.format(reason) + "\n")[0].reason for reason in said} == said
+
+
+@pytest.mark.parametrize(
+    ("gres", "kind"),
+    [("gpu:h100:8(S:0-1),nvme:1", "h100"), ("gpu:8", ""), ("(null)", ""), ("gpu:b:1,gpu:a:2", "a+b"), ("nvme:x:1", "")],
+)
+def test_the_type_of_a_nodes_gpus_is_what_the_site_calls_them(gres: str, kind: str) -> None:
+    assert parse.gpu_type(gres) == kind

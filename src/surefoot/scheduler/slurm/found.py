@@ -16,6 +16,7 @@ class Found:
     """A cluster of the nodes that Slurm uses, and those it leaves out."""
 
     cluster: Cluster
+    partition: str
     left_out: tuple[NodeRow, ...]
     """Nodes of the partition where Slurm starts nothing now. Never silently: `told` names each."""
 
@@ -28,7 +29,7 @@ class Found:
 
 
 def cluster_of(nodes: Iterable[NodeRow], partition: str, root: str) -> Found:
-    """The cluster of one partition (empty: Slurm's default). Nodes with other CPUs or GPUs are groups of their own.
+    """The cluster of one partition (empty: Slurm's default). Nodes with other CPUs, GPUs or GPU types are groups of their own.
 
     Nothing is expected that Slurm does not tell: no GPU model, rails or versions. Raises SchedulerError
     where there is no such partition, or none of its nodes is usable.
@@ -54,14 +55,21 @@ def cluster_of(nodes: Iterable[NodeRow], partition: str, root: str) -> Found:
         root=root,
         node_groups=_groups(usable),
     )
-    return Found(cluster, left_out)
+    return Found(cluster, name, left_out)
 
 
 def _groups(rows: Sequence[NodeRow]) -> tuple[NodeGroup, ...]:
-    alike: dict[tuple[int, int], list[str]] = {}
+    """Those of more CPUs first: the pre-check takes a node for the first group whose demands it meets."""
+    alike: dict[tuple[int, str, int], list[str]] = {}
     for row in rows:
-        alike.setdefault((row.gpus, row.cpus), []).append(row.name)
+        alike.setdefault((row.gpus, row.gpu_type, -row.cpus), []).append(row.name)
     return tuple(
-        NodeGroup(name=f"{gpus}gpu-{cpus}cpu", count=len(hosts), hosts=folded(hosts), gpus_per_node=gpus, min_cpus=cpus)
-        for (gpus, cpus), hosts in sorted(alike.items())
+        NodeGroup(
+            name="-".join(part for part in (f"{gpus}gpu", kind, f"{-cpus}cpu") if part),
+            count=len(hosts),
+            hosts=folded(hosts),
+            gpus_per_node=gpus,
+            min_cpus=-cpus,
+        )
+        for (gpus, kind, cpus), hosts in sorted(alike.items())
     )

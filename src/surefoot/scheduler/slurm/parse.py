@@ -27,7 +27,7 @@ _SUBMITTED = re.compile(r"^(\d+)(?:;\S*)?$", re.ASCII)
 _QUEUED = re.compile(r"^\d+(?:[_+]|$)", re.ASCII)
 """How an id in the queue begins: 12, 12_3, 12_[3-5], 12+1."""
 _EXIT = re.compile(r"^(\d+):(\d+)$", re.ASCII)
-_GPUS = re.compile(r"(?:^|,)(?:gres:|gres/)?gpu(?::[A-Za-z][^:,()]*)?:(\d+)", re.ASCII)
+_GPUS = re.compile(r"(?:^|,)(?:gres:|gres/)?gpu(?::(?P<type>[A-Za-z][^:,()]*))?:(?P<count>\d+)", re.ASCII)
 SIGNS = {
     "*": "NOT_RESPONDING", "~": "POWERED_DOWN", "#": "POWERING_UP", "!": "POWER_DOWN", "%": "POWERING_DOWN",
     "$": "MAINT", "@": "REBOOT_REQUESTED", "^": "REBOOT_ISSUED", "-": "PLANNED",
@@ -135,6 +135,8 @@ class NodeRow:
     reason: str
     responds: bool = True
     """False: its slurmd does not answer, and Slurm starts nothing there."""
+    gpu_type: str = ""
+    """As the site calls them in Gres (`gpu_type`); not the driver's name for them."""
 
     @property
     def out(self) -> bool:
@@ -171,6 +173,7 @@ def nodes(stdout: str) -> list[NodeRow]:
                 cpus=int(cpus.rstrip("+")),
                 memory_mib=int(memory.rstrip("+")),
                 gpus=gpus(gres),
+                gpu_type=gpu_type(gres),
                 reason="" if reason == "none" else reason,
             )
         )
@@ -218,7 +221,16 @@ def pairs(line: str) -> dict[str, str]:
 
 def gpus(gres: str) -> int:
     """GPUs of a node: ``gpu:h100:8(S:0-1),nvme:1`` → 8. Types are added up."""
-    return sum(int(count) for count in _GPUS.findall(re.sub(r"\([^)]*\)", "", gres)))
+    return sum(int(found["count"]) for found in _GPUS.finditer(_without_places(gres)))
+
+
+def gpu_type(gres: str) -> str:
+    """What a site calls a node's GPUs: ``gpu:h100:8(S:0-1)`` → h100; several are joined by ``+``; empty: no type."""
+    return "+".join(sorted({found["type"] for found in _GPUS.finditer(_without_places(gres)) if found["type"]}))
+
+
+def _without_places(gres: str) -> str:
+    return re.sub(r"\([^)]*\)", "", gres)
 
 
 def moment(text: str) -> float | None:
