@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -20,6 +21,13 @@ GONE = {"mounts": ["/no/such/mount"]}
 @pytest.fixture(autouse=True)
 def _sinfo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _slurm_says(tmp_path, monkeypatch, *(f"n{i}|idle|none" for i in range(20)))
+    monkeypatch.setattr(prolog, "STATUS", str(tmp_path / "status.json"))
+    monkeypatch.setenv("SLURMD_NODENAME", "n19")
+
+
+def _left(tmp_path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((tmp_path / "status.json").read_text())
+    return found
 
 
 def _slurm_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *rows: str) -> None:
@@ -58,8 +66,12 @@ def test_nothing_is_drained_unless_told_to(tmp_path: Path, capfd: pytest.Capture
 
 
 @pytest.mark.parametrize(
-    "text", [None, "", "{", "[]", '{"claims": {}}', '{"claims": {"gpus": "8"}}', '{"claims": {"x": 1}}']
-)
+    "text",
+    [
+        None, "", "{", "[]", '{"claims": {}}', '{"claims": {"gpus": "8"}}', '{"claims": {"x": 1}}',
+        '{"claims": {"mounts": ["/no"]}, "enforced": true}', '{"claims": {"mounts": ["/no"]}, "status": "here"}',
+    ],
+)  # fmt: skip
 def test_a_damaged_claims_file_is_no_fault_of_the_node(
     tmp_path: Path, text: str | None, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -97,17 +109,67 @@ def test_a_share_that_is_no_number_drains_nothing(tmp_path: Path) -> None:
     assert _ends(tmp_path, GONE, enforce=True, max_drain_share="many") == 0
 
 
-def test_rows_that_wait_disprove_and_silent_ones_are_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
-    def told(*values: Any) -> str:
-        monkeypatch.setattr(
-            "surefoot.node.facts.gpus.gpus", lambda: [{"remapped_rows": {"value": value}} for value in values]
-        )
-        return prolog.judge_rows(True)[0]
+def test_the_last_result_lies_in_the_status_file(tmp_path: Path) -> None:
+    assert _ends(tmp_path, {"mounts": ["/proc"]}) == 0
+    assert _left(tmp_path)["outcome"] == "proved"
+    assert _left(tmp_path)["node"] == "n19"
+    assert _ends(tmp_path, GONE, enforce=True, status=str(tmp_path / "elsewhere")) == prolog.DRAIN
+    assert _left(tmp_path)["outcome"] == "proved"
+    left = json.loads((tmp_path / "elsewhere").read_text())
+    assert (left["code"], left["verdicts"]["mounts"][0]) == (prolog.DRAIN, "disproved")
+    assert prolog.main([str(tmp_path / "no claims")]) == 0
+    assert _left(tmp_path)["outcome"].startswith("NOTHING PROVED, own fault")
 
-    good = {"correctable": 0, "uncorrectable": 0, "pending": 0, "failed": 0}
-    assert told(good, {**good, "pending": 1}) == "disproved"
-    assert told(good, None) == told() == "unknown"
-    assert told(good) == "proved"
+
+def test_a_status_file_that_cannot_be_written_changes_nothing_and_is_said(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    assert _ends(tmp_path, GONE, enforce=True, status=str(tmp_path / "file" / "s")) == prolog.DRAIN
+    assert "no status file" in capfd.readouterr().err
+
+
+def test_whatever_hangs_the_whole_ends_at_its_own_limit_without_a_drain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(prolog, "WHOLE_S", 0.5)
+    monkeypatch.setattr(prolog, "write_atomic", lambda *_: time.sleep(60))
+    began = time.monotonic()
+    assert _ends(tmp_path, GONE, enforce=True) == 0
+    assert time.monotonic() - began < 4
+    said = capfd.readouterr().err
+    assert "DISPROVED: not mounted" in said
+    assert "no end within 0.5 s; not acted upon" in said
+
+
+def test_a_judge_of_judges_that_is_killed_drains_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(prolog, "work", lambda _: os.kill(os.getpid(), 9))
+    assert _ends(tmp_path, GONE, enforce=True) == 0
+    assert "ended by signal 9" in capfd.readouterr().err
+
+
+def test_nodes_that_fail_in_the_same_second_are_counted_by_their_markers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    markers = tmp_path / "markers"
+    markers.mkdir()
+    ends = []
+    for index in range(4):
+        monkeypatch.setenv("SLURMD_NODENAME", f"n{index}")
+        ends.append(_ends(tmp_path, GONE, enforce=True, markers=str(markers)))
+    assert ends == [prolog.DRAIN, prolog.DRAIN, 0, 0]  # 0.1 of 20, and sinfo shows none of them yet
+    assert "fail now" in capfd.readouterr().err
+    for marker in markers.iterdir():
+        os.utime(marker, (time.time() - 400, time.time() - 400))
+    (markers / "README").write_text("names that Slurm does not know count for nothing")
+    assert _ends(tmp_path, GONE, enforce=True, markers=str(markers)) == prolog.DRAIN
+
+
+def test_where_no_marker_can_be_left_nothing_is_drained(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert _ends(tmp_path, GONE, enforce=True, markers=str(tmp_path / "no")) == 0
+    assert "no marker could be left" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

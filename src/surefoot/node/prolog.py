@@ -2,9 +2,9 @@
 
 ``python3 -m surefoot.node.prolog CLAIMS``; the standard library alone. Exit code 3, which no broken Python gives, only
 where a value that was read disproves a claim, the claims say ``"enforce": true`` and not too many nodes are drained by
-prologs already: the shell script around it then ends 1, and Slurm drains the node and requeues the job. Everything else,
-faults of this program included, ends 0 and says so aloud.
-See docs/prolog.md for the claims and for each cause with its outcome.
+prologs already: the shell script around it then ends 1, and Slurm drains the node. Everything else, faults of this
+program included, ends 0 and says so aloud.
+See docs/prolog.md for the claims and for each cause with its outcome, docs/decisions/prolog.md for why.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import syslog
@@ -21,90 +22,47 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from surefoot.node.facts import gpus, mounts, network, nvml
+from surefoot.files import write_atomic
+from surefoot.node.prolog_claims import DISPROVED, JUDGES, PROVED, UNKNOWN, Verdict, problem
 
-PROVED, DISPROVED, UNKNOWN = "proved", "disproved", "unknown"
 DRAIN = 3
+WHOLE_S = 4.5
+"""For everything; whatever hangs then, nothing is drained."""
 LIMIT_S = 3.0
 """For all claims together; the question to Slurm comes on top."""
 SINFO_S = 1.0
 SINFO = ("sinfo", "-h", "-N", "-o", "%N|%T|%E")
-Verdict = tuple[str, str]
-
-
-def judge_gpus(count: int) -> Verdict:
-    """A driver that cannot be asked where GPUs are claimed is this node's fault, so it disproves."""
-    try:
-        found = gpus.gpus()
-    except (OSError, nvml.NvmlError) as e:
-        return DISPROVED, f"{count} GPUs are claimed, and the driver cannot be asked: {e}"
-    if len(found) != count:
-        return DISPROVED, f"the driver sees {len(found)} GPUs, {count} are claimed"
-    return PROVED, f"the driver sees {count} GPUs"
-
-
-def judge_rows(_: bool) -> Verdict:
-    """No GPU has a row whose remapping is pending or failed; one that does not tell is no proof."""
-    told = [gpu["remapped_rows"] for gpu in gpus.gpus()]
-    for index, rows in enumerate(told):
-        if rows["value"] and (rows["value"]["pending"] or rows["value"]["failed"]):
-            return DISPROVED, f"GPU {index}: remapping of rows: {rows['value']}"
-    silent = [str(index) for index, rows in enumerate(told) if not rows["value"]]
-    if silent or not told:
-        return UNKNOWN, f"no GPU, or GPUs that do not tell: {', '.join(silent)}"
-    return PROVED, f"no row of {len(told)} GPUs waits for remapping"
-
-
-def judge_driver(version: str) -> Verdict:
-    """The driver's version, exactly."""
-    found = gpus.driver_versions()["driver"]
-    return (PROVED if found == version else DISPROVED), f"driver {found}, claimed {version}"
-
-
-def judge_mounts(places: list[str]) -> Verdict:
-    """From the kernel's table alone: no file system is touched, so none that hangs can hold this."""
-    there = {row["place"] for row in mounts.mounts()}
-    gone = [place for place in places if place not in there]
-    return (DISPROVED, f"not mounted: {', '.join(gone)}") if gone else (PROVED, f"mounted: {', '.join(places)}")
-
-
-def judge_interfaces(names: list[str]) -> Verdict:
-    """Each is there, up and has a carrier."""
-    found = {row["name"]: row for row in network.interfaces()}
-    bad = [name for name in names if name not in found or not (found[name]["up"] and found[name]["carrier"])]
-    return (DISPROVED, f"not there, or down: {', '.join(bad)}") if bad else (PROVED, f"up: {', '.join(names)}")
-
-
-JUDGES: dict[str, Callable[[Any], Verdict]] = {
-    "gpus": judge_gpus, "rows": judge_rows, "driver": judge_driver, "mounts": judge_mounts, "interfaces": judge_interfaces,
-}  # fmt: skip
-_FORMS: dict[str, type] = {"gpus": int, "rows": bool, "driver": str, "mounts": list, "interfaces": list}
+STATUS = "/run/surefoot-prolog.json"
+"""Where the last result lies, unless the claims file says ``status``."""
+MARKER_S = 300.0
+"""How long a disproved claim counts by its marker: long enough for Slurm to show the drain."""
+KEYS = ("claims", "enforce", "max_drain_share", "markers", "status", "group")
 
 
 def read_claims(path: Path) -> dict[str, Any]:
     """The claims file. Raises OSError, ValueError where it is not there or not one."""
-    claims = json.loads(path.read_text())
-    if not isinstance(claims, dict) or not isinstance(claims.get("claims"), dict) or not claims["claims"]:
+    asked = json.loads(path.read_text())
+    if not isinstance(asked, dict) or not isinstance(asked.get("claims"), dict) or not asked["claims"]:
         raise ValueError(f'{path}: has no "claims"')
-    for name, claimed in claims["claims"].items():
-        if name not in _FORMS or type(claimed) is not _FORMS[name]:
-            raise ValueError(f"{path}: no such claim: {name}: {claimed!r}")
-        if claimed is False:
-            raise ValueError(f"{path}: {name} can only be claimed to be true")
-        if type(claimed) is list and not (claimed and all(type(item) is str for item in claimed)):
-            raise ValueError(f"{path}: {name} must be a list of names")
-    return claims
+    wrong = [f"no such key: {key}; there are {', '.join(KEYS)}" for key in asked if key not in KEYS]
+    wrong += [text for name, claimed in asked["claims"].items() if (text := problem(name, claimed))]
+    for key in ("markers", "status"):
+        if key in asked and not (isinstance(asked[key], str) and asked[key].startswith("/")):
+            wrong.append(f"{key} is {asked[key]!r}; allowed: an absolute path")
+    if wrong:
+        raise ValueError(f"{path}: {'; '.join(wrong)}")
+    return asked
 
 
 def _child(judge: Callable[[Any], Verdict], claimed: Any, answer: int) -> None:
     null = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):  # a child that hangs must not hold what slurmd reads until its end
+    for stream in (0, 1, 2):  # a child that hangs must not hold what is read until its end
         os.dup2(null, stream)
     try:
         verdict = judge(claimed)
     except BaseException as e:  # noqa: BLE001 - whatever it is, it is this program's fault, and no verdict on the node
         verdict = (UNKNOWN, f"{type(e).__name__}: {e}")
-    os.write(answer, json.dumps(verdict).encode()[:4096])
+    os.write(answer, json.dumps((verdict[0], verdict[1][:600])).encode())
 
 
 def judged(claims: dict[str, Any], limit_s: float = LIMIT_S) -> dict[str, Verdict]:
@@ -143,8 +101,37 @@ def judged(claims: dict[str, Any], limit_s: float = LIMIT_S) -> dict[str, Verdic
     return verdicts
 
 
-def brake(share: float) -> str | None:
-    """Why a disproved claim must not drain this node; None: it may. Silence of Slurm is a reason."""
+def own_name() -> str:
+    """This node, as Slurm calls it."""
+    return os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
+
+
+def marked(folder: Path, name: str) -> set[str]:
+    """Nodes whose claims were disproved within `MARKER_S`, `name` included: each leaves a file. Raises OSError.
+
+    Whoever comes k-th finds k markers at least, so more nodes than may be drained never pass together.
+    Ages are by the file server's clock.
+    """
+    own = folder / name
+    own.write_text(f"{time.time()}\n")
+    now = own.stat().st_mtime
+    found = {name}
+    for entry in folder.iterdir():
+        try:
+            if now - entry.stat().st_mtime < MARKER_S:
+                found.add(entry.name)
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def brake(share: float, markers: str | None = None) -> str | None:
+    """Why a disproved claim must not drain this node; None: it may. Silence of Slurm, or of `markers`, is a reason."""
+    own = own_name()
+    try:
+        at_once = marked(Path(markers), own) if markers else {own}
+    except OSError as e:
+        return f"no marker could be left, so nobody knows how many nodes fail at once: {e}"
     try:
         text = subprocess.run(SINFO, capture_output=True, text=True, timeout=SINFO_S, check=True).stdout
     except (OSError, subprocess.SubprocessError) as e:
@@ -154,40 +141,96 @@ def brake(share: float) -> str | None:
     drained = {row[0] for row in rows if row[1].startswith("drain") and "prolog" in row[2].lower()}
     if not names:
         return "Slurm names no node"
-    if not (len(drained) + 1) / len(names) <= share:  # so that NaN holds, too
-        return f"{len(drained)} of {len(names)} nodes are drained by prologs already, and at most {share:g} may be"
+    others = (drained | at_once & names) - {own}
+    if not (len(others) + 1) / len(names) <= share:  # so that NaN holds, too
+        return f"{len(others)} of {len(names)} nodes are drained by prologs already or fail now, and at most {share:g} may be"
     return None
 
 
 def say(words: str) -> None:
     """To stderr and to syslog."""
-    print(f"surefoot prolog: {words}", file=sys.stderr)  # noqa: T201
-    syslog.syslog(syslog.LOG_WARNING, f"surefoot prolog: {words}")
+    text = f"surefoot prolog: {words}"
+    os.write(2, f"{text}\n".encode(errors="replace"))
+    syslog.syslog(syslog.LOG_WARNING, text)
 
 
-def run(path: Path) -> int:
-    """Judge and say; `DRAIN` only as the module's text has it."""
-    asked = read_claims(path)
-    verdicts = judged(asked["claims"])
+def decided(asked: dict[str, Any], verdicts: dict[str, Verdict]) -> tuple[int, str]:
+    """Exit code and outcome in words; all that is not proved is said."""
     for name, (state, words) in verdicts.items():
         if state != PROVED:
             say(f"{name} {'NOT PROVED' if state == UNKNOWN else 'DISPROVED'}: {words}")
-    if all(state != DISPROVED for state, _ in verdicts.values()):
-        return 0
+    states = [state for state, _ in verdicts.values()]
+    if DISPROVED not in states:
+        return 0, PROVED if set(states) == {PROVED} else "not proved"
     if asked.get("enforce") is not True:
-        say('not acted upon: the claims file does not say "enforce": true')
-        return 0
-    reason = brake(float(asked.get("max_drain_share", 0.1)))
-    if reason is not None:
-        say(f"not acted upon: {reason}")
-        return 0
-    return DRAIN
+        reason: str | None = 'the claims file does not say "enforce": true'
+    else:
+        reason = brake(float(asked.get("max_drain_share", 0.1)), asked.get("markers"))
+    if reason is None:
+        return DRAIN, "disproved: the script ends 1"
+    say(f"not acted upon: {reason}")
+    return 0, f"disproved, not acted upon: {reason}"
+
+
+def work(path: Path) -> int:
+    """Judge, say and leave the status file; `DRAIN` only as the module's text has it."""
+    status, verdicts = STATUS, {}
+    try:
+        asked = read_claims(path)
+        status = asked.get("status", STATUS)
+        verdicts = judged(asked["claims"])
+        code, outcome = decided(asked, verdicts)
+    except Exception as e:  # noqa: BLE001 - a fault of this program or its file must not drain a cluster
+        code, outcome = 0, f"NOTHING PROVED, own fault: {type(e).__name__}: {e}"
+        say(outcome)
+    left = {
+        "time": time.time(), "node": own_name(), "job": os.environ.get("SLURM_JOB_ID"), "claims_file": str(path),
+        "code": code, "outcome": outcome, "verdicts": verdicts,
+    }  # fmt: skip
+    try:
+        write_atomic(Path(status), json.dumps(left, indent=1) + "\n")
+    except Exception as e:  # noqa: BLE001 - likewise
+        say(f"no status file: {e}")
+    return code
+
+
+def within(path: Path, limit_s: float) -> int:
+    """`work` in a process of its own, abandoned at the limit: then 0, said aloud.
+
+    What it says comes by a pipe, so that no part that hangs holds what slurmd reads until its end.
+    """
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        code = 0
+        try:
+            os.setsid()
+            null = os.open(os.devnull, os.O_RDWR)
+            for stream, target in ((0, null), (1, null), (2, writing)):
+                os.dup2(target, stream)
+            os.close(writing)
+            code = work(path)
+        finally:
+            os._exit(code)
+    os.close(writing)
+    end = time.monotonic() + limit_s
+    while select.select([reading], [], [], max(0.0, end - time.monotonic()))[0]:
+        words = os.read(reading, 8192)
+        if not words:
+            ended = os.waitpid(pid, 0)[1]
+            if os.WIFEXITED(ended):
+                return DRAIN if os.WEXITSTATUS(ended) == DRAIN else 0
+            raise RuntimeError(f"the process that judges was ended by signal {os.WTERMSIG(ended)}")
+        os.write(2, words)
+    os.killpg(pid, signal.SIGKILL)  # and no wait: it may be stuck in the kernel
+    os.write(2, f"surefoot prolog: NOTHING PROVED, own fault: no end within {limit_s:g} s; not acted upon\n".encode())
+    return 0
 
 
 def main(arguments: list[str]) -> int:
     """The exit code for the script that Slurm runs."""
     try:
-        return run(Path(arguments[0]))
+        return within(Path(arguments[0]), WHOLE_S)
     except Exception as e:  # noqa: BLE001 - a fault of this program or its file must not drain a cluster
         say(f"NOTHING PROVED, own fault: {type(e).__name__}: {e}")
         return 0

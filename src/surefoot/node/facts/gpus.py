@@ -71,7 +71,8 @@ def gpu_facts(gpu: nvml.Gpu) -> dict[str, Fact]:
 
 
 def _named(values: tuple[int, ...], names: tuple[str, ...], kind: type) -> dict[str, Any]:
-    return {name: kind(value) for name, value in zip(names, values, strict=True)}
+    # not zip(strict=True): the prolog runs this under Python 3.9, too
+    return {name: kind(values[index]) for index, name in enumerate(names)}
 
 
 def numa_node(address: str, devices: Path = PCI_DEVICES) -> int:
