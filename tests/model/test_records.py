@@ -20,6 +20,22 @@ def test_a_check_that_passed_has_evidence() -> None:
         Check(id="a.b", claim="c", status=Status.PASSED)
 
 
+def test_a_check_that_names_no_node_is_written_as_before_and_one_that_does_keeps_them() -> None:
+    fields = {"id": "a.b", "claim": "c", "status": "FAILED"}
+    plain, blaming = Check.model_validate(fields), Check.model_validate({**fields, "nodes": ["n1"]})
+    assert "nodes" not in plain.canonical()
+    assert blaming.canonical()["nodes"] == ["n1"]
+    for check in (plain, blaming):
+        assert Check.model_validate(check.canonical()) == check
+        assert Check.model_validate_json(check.model_dump_json()) == check
+
+
+@pytest.mark.parametrize("status", [status for status in Status if status is not Status.FAILED])
+def test_only_a_check_that_failed_shows_nodes_to_be_at_fault(status: Status) -> None:
+    with pytest.raises(ValidationError, match="names nodes at fault: n1"):
+        Check(id="a.b", claim="c", status=status, evidence=(Evidence(file="x"),), nodes=("n1",))
+
+
 def test_a_ladder_that_names_no_collective_is_refused() -> None:
     with pytest.raises(ValidationError, match="collectives"):
         Collectives(rung="collectives", collectives=())

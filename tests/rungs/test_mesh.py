@@ -82,6 +82,7 @@ def test_a_rank_that_never_began_is_named_with_its_host(good: View) -> None:
     check = check_of(gone, "complete")
     assert check.status is Status.FAILED
     assert check.actual == f"rank 1 on {gone.evidence.json('raw/mesh/trail-0.json')['host']} never began"
+    assert check.nodes == (gone.evidence.json("raw/mesh/trail-0.json")["host"],)
     nobody = with_files(good, {f"raw/mesh/trail-{rank}.json": None for rank in range(3)})
     assert status_of(RUNG, nobody) is Status.FAILED
     assert check_of(nobody, "complete").status is Status.INCONCLUSIVE
@@ -93,6 +94,52 @@ def test_a_node_from_which_nothing_came_is_named_by_its_number(good: View) -> No
     assert "node 1 of the job, from which nothing came" in str(
         check_of(with_files(view, {TRAIL: None}), "complete").actual
     )
+    assert check_of(with_files(view, {TRAIL: None}), "complete").nodes == ()
+
+
+def on_nodes(view: View, *names: str) -> View:
+    """The evidence as if each rank had been on a node of its own that Slurm calls so."""
+    view = with_plan(view, {**view.expect, "ranks_per_node": 1, "nodes": len(names)})
+    for rank, name in enumerate(names):
+        view = edited(view, f"raw/mesh/trail-{rank}.json", lambda trail, n=name: trail.update(slurm_node=n))
+    return view
+
+
+STEP = 4
+"""Phases up to the one in which ranks stop in `stopped`."""
+
+
+def stopped(view: View, problems: dict[int, str | None]) -> View:
+    """These ranks came no further than a step: with an error, or without one."""
+
+    def cut(trail: dict[str, Any], problem: str | None) -> None:
+        trail["phases"] = trail["phases"][:STEP]
+        trail["phases"][-1].update(took_s=None, problem=problem)
+
+    for rank, problem in problems.items():
+        view = edited(view, f"raw/mesh/trail-{rank}.json", lambda trail, p=problem: cut(trail, p))
+    return view
+
+
+LOST = "DistBackendError: Connection closed by peer"
+
+
+@pytest.mark.parametrize(
+    ("problems", "nodes"),
+    [
+        ({0: LOST, 1: None, 2: LOST}, ("slurm1",)),  # hangs; the others gave it up
+        ({0: LOST, 1: "RuntimeError: CUDA error: ECC", 2: None}, ("slurm1",)),
+        ({0: LOST, 1: LOST, 2: LOST}, ()),  # who is at fault is not known
+        ({0: None, 1: None, 2: None}, ()),  # what stops all is no node's fault
+        ({0: LOST, 1: LOST}, ()),  # they gave up; nobody is shown to have kept them waiting
+    ],
+)
+def test_only_nodes_of_ranks_that_kept_others_waiting_are_at_fault(
+    good: View, problems: dict[int, str | None], nodes: tuple[str, ...]
+) -> None:
+    check = check_of(stopped(on_nodes(good, "slurm0", "slurm1", "slurm2"), problems), "complete")
+    assert check.status is Status.FAILED
+    assert check.nodes == nodes
 
 
 def with_plan(view: View, expect: dict[str, Any]) -> View:
@@ -126,18 +173,15 @@ def on_gpus(view: View, *devices: dict[str, Any], near: list[dict[str, Any]] | N
     return view
 
 
-SILENT_NCCL = {"mesh.nccl.ranks", "mesh.nccl.sockets"}
-"""Fail wherever ranks on CPUs are made to say that they computed on GPUs: NCCL's log has none of them."""
-
-
 def test_two_ranks_on_one_gpu_and_a_rank_on_anothers_are_named(good: View) -> None:
     own = [{**H200, "index": i, "uuid": f"u{i}", "pci_bus_id": f"0000:{i}b:00"} for i in range(3)]
-    assert failed(RUNG, on_gpus(good, *own)) == SILENT_NCCL
+    assert failed(RUNG, on_gpus(good, *own)) == set()
     shared = on_gpus(good, own[0], own[0] | {"index": 1}, own[2])
-    assert failed(RUNG, shared) == {"mesh.devices", *SILENT_NCCL}
+    assert failed(RUNG, shared) == {"mesh.devices"}
     assert "used the same GPU as rank 0" in str(check_of(shared, "devices").actual)
     swapped = on_gpus(good, own[0], own[2], own[1])
     assert "rank 1" in str(check_of(swapped, "devices").actual)
+    assert check_of(on_nodes(swapped, "n0", "n1", "n2"), "devices").nodes == ("n1", "n2")
     assert "used cuda:2, its local rank is 1" in str(check_of(swapped, "devices").actual)
 
 
@@ -145,7 +189,7 @@ def test_a_rank_on_cpus_far_from_its_gpu_is_named_and_an_unknown_place_is_no_pas
     own = [{**H200, "index": i, "uuid": f"u{i}", "pci_bus_id": f"0000:{i}b:00"} for i in range(3)]
     near = {"numa_node": {"value": 0}, "cpus": {"value": "0-63"}}
     far = on_gpus(good, *own, near=[near, {**near, "cpus": {"value": "64-127"}}, near])
-    assert failed(RUNG, far) == {"mesh.affinity", *SILENT_NCCL}
+    assert failed(RUNG, far) == {"mesh.affinity"}
     assert "its GPU is next to 64-127" in str(check_of(far, "affinity").actual)
     unsure = on_gpus(good, *own, near=[near, {**near, "cpus": {"value": None, "unknown": "not there"}}, near])
     assert check_of(unsure, "affinity").status is Status.INCONCLUSIVE
@@ -163,6 +207,8 @@ def test_a_clock_that_is_off_is_named_with_by_how_much(good: View, offset: float
     assert "rank 1" in words
     assert ("ahead of" if offset > 0 else "behind") in words
     assert abs(float(words.split(" is ")[1].split(" s ", maxsplit=1)[0]) - 3.0) < 0.3
+    assert check_of(on_nodes(view, "n0", "n1", "n2"), "clocks").nodes == ("n1",)
+    assert check_of(view, "clocks").nodes == ()  # of one node, or of two, either may be wrong
 
 
 def test_clocks_that_barriers_cannot_tell_apart_finely_enough_are_not_proved(good: View) -> None:
@@ -184,6 +230,10 @@ def test_clocks_that_barriers_cannot_tell_apart_finely_enough_are_not_proved(goo
     ],
 )
 def test_a_value_that_is_not_the_computed_one_fails(good: View, change: Change, check: str) -> None:
+    view = on_nodes(edited(good, SECOND, lambda r: change(r["data"])), "n0", "n1", "n2")
+    assert {c.id for c in judged(RUNG, view).checks if c.status is not Status.PASSED} >= {check}
+    (found,) = (c for c in judged(RUNG, view).checks if c.id == check)
+    assert found.nodes == (() if check == "mesh.backend" or "different models" in str(found.actual) else ("n1",))
     assert failed(RUNG, edited(good, SECOND, lambda r: change(r["data"]))) == {check}
 
 

@@ -66,7 +66,16 @@ def test_this_machine_has_what_the_tests_ask_of_it(good: View) -> None:
     ],
 )
 def test_too_little_of_something_fails(good: View, group: dict[str, Any], check: str) -> None:
-    assert failed(RUNG, declared(good, group)) == {check}
+    view = declared(good, group)
+    assert failed(RUNG, view) == {check}
+    (found,) = (one for one in judged(RUNG, view).checks if one.id == check)
+    assert found.nodes == (() if check.endswith(".disk") else (view.evidence.json(RANK)["data"]["node"],))
+
+
+def test_a_check_names_the_node_as_the_scheduler_calls_it(good: View) -> None:
+    view = fact(declared(good, {"min_cpus": 4096}), "reach", None, "one node")
+    view = edited(view, RANK, lambda report: report["data"].update(node="slurm-n1"))
+    assert {check.nodes for check in judged(RUNG, view).checks if check.status is Status.FAILED} == {("slurm-n1",)}
 
 
 def test_the_probe_asks_for_the_cpus_that_it_is_to_find(tmp_path: Path) -> None:

@@ -39,12 +39,25 @@ def test_two_odd_nodes_of_sixty_four_are_named_with_both_values() -> None:
     assert check.actual == "driver 580.159.03 on 62 nodes, 580.142 on gpu[17,41]"
     assert {ref.file for ref in check.evidence} == {f"raw/precheck/gpu{i}" for i in (0, 17, 41)}
     assert "gpu[17,41]" in check.next_action
+    assert check.nodes == ("gpu17", "gpu41")
+
+
+def test_odd_nodes_are_named_as_the_scheduler_calls_them() -> None:
+    told = {f"gpu{i}.site": {"driver": "1" if i == 2 else "2"} for i in range(3)}
+    given = Facts(
+        told, dict.fromkeys(told, "gpu"), facts(told).reference, {f"gpu{i}.site": f"slurm{i}" for i in range(3)}
+    )
+    (check,) = (check for check in alike(fleet(given, ()), given) if check.status is Status.FAILED)
+    assert check.nodes == ("slurm2",)
+    (check,) = expected(given, {"gpu": {"driver": "1"}})
+    assert check.nodes == ("slurm0", "slurm1")
 
 
 def test_two_nodes_that_differ_have_no_majority_and_both_are_named() -> None:
     check = checks({"a": DRIVER, "b": {**DRIVER, "kernel": "6.5.0"}})["precheck.alike.kernel"]
     assert check.status is Status.FAILED
     assert "no majority" in str(check.actual)
+    assert check.nodes == ()
 
 
 def test_a_fact_that_may_differ_is_no_claim() -> None:

@@ -63,6 +63,8 @@ def test_what_is_wrong_on_one_node_fails_a_check_of_its_own_that_names_it(troubl
     assert site.names[1] in str(check.actual)
     assert any(ref.file == f"raw/precheck/{site.names[1]}.json" for ref in check.evidence)
     assert check.next_action
+    # An MTU that differs is no more this node's fault than the other's; a pin is the cluster file's.
+    assert check.nodes == (() if trouble in (Trouble.MTU, Trouble.PIN_MISSING) else (site.names[1],))
 
 
 def test_a_node_that_could_not_try_makes_no_pass() -> None:

@@ -85,6 +85,24 @@ def test_slow_storage_fails_by_the_computed_rate(good: View) -> None:
     assert failed(RUNG, edited(good, SECOND, slow)) == {"storage.rank1.write_rate"}
 
 
+def test_a_slow_rank_shows_its_node_to_be_at_fault_and_ranks_that_are_all_slow_show_none(
+    good: View, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(report: dict[str, Any]) -> None:
+        report["data"]["write"]["write_s"] = 30.0
+        report["started_at"] -= 40
+
+    def at_fault(view: View) -> set[tuple[str, ...]]:
+        return {check.nodes for check in judged(RUNG, view).checks if check.status is Status.FAILED}
+
+    one = edited(good, SECOND, slow)
+    assert at_fault(one) == {()}  # without a pre-check below nobody knows what the scheduler calls it
+    host = good.evidence.json(SECOND)["host"]
+    monkeypatch.setattr("surefoot.rungs.storage.names_below", lambda _: {host: "slurm-n1"})
+    assert at_fault(one) == {("slurm-n1",)}
+    assert at_fault(edited(one, FIRST, slow)) == {()}
+
+
 def test_times_longer_than_the_rank_ran_prove_nothing(good: View) -> None:
     longer = edited(good, SECOND, lambda d: d["data"]["write"].update(write_s=30.0))
     assert status_of(RUNG, longer) is Status.INCONCLUSIVE

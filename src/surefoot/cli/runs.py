@@ -163,7 +163,7 @@ class _Judged:
 
     @property
     def different(self) -> list[str]:
-        return [result.rung for result in self.results if self.recorded.get(result.rung) != result]
+        return [result.rung for result in self.results if not _same(self.recorded.get(result.rung), result)]
 
     def differences(self) -> list[str]:
         """A line for each result that is not the recorded one."""
@@ -175,6 +175,14 @@ class _Judged:
 
     def summary(self, manifest: RunManifest) -> dict[str, Any]:
         return {**summary(manifest, self.results), "differs_from_recorded": self.different}
+
+
+def _same(recorded: RungResult | None, now: RungResult) -> bool:
+    """Whether judging gave what was recorded. A result in which no check names nodes may be of a version without `nodes`."""
+    if recorded is not None and not any(check.nodes for check in recorded.judgement.checks):
+        checks = tuple(check.model_copy(update={"nodes": ()}) for check in now.judgement.checks)
+        now = now.model_copy(update={"judgement": now.judgement.model_copy(update={"checks": checks})})
+    return recorded == now
 
 
 def _judge(paths: RunPaths, manifest: RunManifest) -> _Judged:

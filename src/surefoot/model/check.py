@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from surefoot.model.base import Record
 from surefoot.model.status import Status
@@ -40,9 +40,26 @@ class Check(Record):
     """How the expected value came about, in one line."""
     next_action: str = ""
     """What to do when it did not pass."""
+    nodes: tuple[str, ...] = ()
+    """Hosts, as the scheduler calls them, that this check shows to be at fault; empty where it speaks of no single
+    node. Only a check that FAILED shows that."""
 
     @model_validator(mode="after")
     def _passed_needs_evidence(self) -> Self:
         if self.status is Status.PASSED and not self.evidence:
             raise ValueError(f"check {self.id!r} says PASSED without evidence")
         return self
+
+    @model_validator(mode="after")
+    def _only_failed_blames(self) -> Self:
+        if self.nodes and self.status is not Status.FAILED:
+            raise ValueError(f"check {self.id!r} says {self.status} and names nodes at fault: {', '.join(self.nodes)}")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_empty_nodes(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """What names no node is written as it was before checks could."""
+        data: dict[str, Any] = handler(self)
+        if not self.nodes:
+            data.pop("nodes", None)
+        return data

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -133,8 +133,9 @@ def decide(
     unit: str = "",
     derivation: str = "",
     next_action: str = "",
+    nodes: Iterable[str] = (),
 ) -> Check:
-    """A check that PASSED when `ok`, else FAILED. `next_action` is kept only where it is needed."""
+    """A check that PASSED when `ok`, else FAILED. `next_action` and `nodes` (at fault) are kept only where it FAILED."""
     return Check(
         id=identifier,
         claim=claim,
@@ -145,7 +146,13 @@ def decide(
         evidence=evidence,
         derivation=derivation,
         next_action="" if ok else next_action,
+        nodes=() if ok else tuple(dict.fromkeys(nodes)),
     )
+
+
+def blamed(checks: Iterable[Check], node: str) -> list[Check]:
+    """Checks about one node: those that FAILED show it to be at fault."""
+    return [check.model_copy(update={"nodes": (node,)}) if check.status is Status.FAILED else check for check in checks]
 
 
 def unproved(

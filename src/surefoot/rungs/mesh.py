@@ -21,7 +21,7 @@ from surefoot.rungs.found_network import Network, asked, network_checks, network
 from surefoot.rungs.judging import RankData, Said, decide, said, shorten, summed_up
 from surefoot.rungs.mesh_log import environment_of, log_checks
 from surefoot.rungs.mesh_ranks import Mesh as Seen
-from surefoot.rungs.mesh_ranks import rank_checks
+from surefoot.rungs.mesh_ranks import at_fault, rank_checks
 from surefoot.rungs.nccl_checks import LOG_ENVIRONMENT, network_asked, wants_sockets
 from surefoot.rungs.step_values import StepValues, problems, refuse_misshapen
 from surefoot.rungs.threads import cpus_per_rank
@@ -159,7 +159,8 @@ def _backend(facts: Facts, view: View) -> Check:
 
 def _step(facts: Facts, view: View) -> Check:
     step = expected_step(view.expect["seed"], view.expect["world_size"])
-    wrong = [f"{rank.where}: {', '.join(found)}" for rank in facts.ranks if (found := problems(rank.data.step, step))]
+    found = [(rank, words) for rank in facts.ranks if (words := problems(rank.data.step, step))]
+    wrong = [f"{rank.where}: {', '.join(words)}" for rank, words in found]
     digests = {rank.data.step.parameter_digest for rank in facts.ranks}
     if len(digests) > 1:
         wrong.append(f"{len(digests)} different models after the step")
@@ -175,17 +176,15 @@ def _step(facts: Facts, view: View) -> Check:
         ),
         derivation="Linear(10, 10), mean squared error, SGD, worked out in plain Python from the attempt's seed",
         next_action="the all-reduce or the arithmetic of that rank is wrong: the rungs ddp, collectives and compute say which",
+        nodes=at_fault((rank.rank for rank, _ in found), facts.seen, view),
     )
 
 
 def _all_reduce(facts: Facts, view: View) -> Check:
     expected = summed_values(view.expect["seed"], view.expect["world_size"])
     digest = hashlib.sha256(digest_text(expected).encode()).hexdigest()
-    wrong = [
-        f"{rank.where}: begins {list(rank.data.summed.first)}"
-        for rank in facts.ranks
-        if rank.data.summed.digest != digest
-    ]
+    others = [rank for rank in facts.ranks if rank.data.summed.digest != digest]
+    wrong = [f"{rank.where}: begins {list(rank.data.summed.first)}" for rank in others]
     return decide(
         "mesh.all_reduce",
         "the all-reduce of known data gives every rank the exact sum",
@@ -196,6 +195,7 @@ def _all_reduce(facts: Facts, view: View) -> Check:
         derivation="whole numbers up to 1024 from the attempt's seed; their float32 sums are exact",
         next_action="data was changed on its way: run compute-sanitizer or the collectives rung with validation, look at "
         "ECC and link error counters of the nodes named",
+        nodes=at_fault((rank.rank for rank in others), facts.seen, view),
     )
 
 

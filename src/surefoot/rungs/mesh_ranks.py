@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from surefoot.benchmarks.device import Device, device_problems
-from surefoot.benchmarks.mesh import ClockRound, Stuck, Trail, clock_offset, slow, stuck
+from surefoot.benchmarks.mesh import ClockRound, Stuck, Trail, clock_offset, slow, stuck, waited
 from surefoot.evidence import parse_record
 from surefoot.model.check import Check, Evidence
 from surefoot.numbers import listed, parse
@@ -48,6 +48,24 @@ def _refs(mesh: Mesh, view: View, ranks: Sequence[int] | None = None) -> tuple[E
     )
 
 
+def at_fault(ranks: Iterable[int], mesh: Mesh, view: View) -> list[str]:
+    """Nodes of these ranks, as the scheduler calls them. None where it is every rank: then it is no node's fault.
+
+    A rank that left no trail is on the node of those beside it; where there are none, its node is not known.
+    """
+    named, per_node = set(ranks), view.expect["ranks_per_node"]
+    if len(named) >= view.expect["world_size"]:
+        return []
+    beside = {rank // per_node: trail.slurm_node or trail.host for rank, trail in sorted(mesh.trails.items())}
+    places = [beside.get(rank // per_node) for rank in sorted(named)]
+    return list(dict.fromkeys(place for place in places if place is not None))
+
+
+def _told_of(problems: Sequence[str], mesh: Mesh) -> list[int]:
+    """Ranks that problems begin with (``rank 3 on n2 …``)."""
+    return [rank for rank, trail in mesh.trails.items() if any(p.startswith(f"{trail.where} ") for p in problems)]
+
+
 def _complete(mesh: Mesh, view: View) -> Check:
     """Everybody came, and went through everything; who kept the others waiting is named."""
     world = view.expect["world_size"]
@@ -61,6 +79,8 @@ def _complete(mesh: Mesh, view: View) -> Check:
             evidence=(view.evidence.ref("raw/mesh/job.json"),), next_action="see how the job ended, and its .out file",
         )  # fmt: skip
     named = [rank for problem in found for rank in problem.ranks]
+    # Ranks that gave up waiting are told where nothing else is known; the fault is not theirs.
+    own = [rank for rank in named if rank not in mesh.trails or not waited(mesh.trails[rank].problem)]
     return decide(
         "mesh.complete",
         claim,
@@ -72,6 +92,7 @@ def _complete(mesh: Mesh, view: View) -> Check:
         derivation="each rank writes where it stands before each step; one that never began, failed with an error of "
         "its own, or is behind the others explains those that waited for it",
         next_action=NODE_ACTION,
+        nodes=at_fault(own, mesh, view),
     )
 
 
@@ -141,6 +162,7 @@ def _own_device(devices: dict[int, Device], mesh: Mesh, view: View) -> Check:
         actual=shorten(wrong) or shorten(shown, 8),
         evidence=_refs(mesh, view, sorted(devices)),
         next_action="look at CUDA_VISIBLE_DEVICES of those ranks and the scheduler's GPU binding (--gpu-bind, gres.conf)",
+        nodes=at_fault(_told_of(wrong, mesh), mesh, view),
     )
 
 
@@ -189,6 +211,7 @@ def _steady(mesh: Mesh, view: View) -> Check:
         evidence=_refs(mesh, view) or (view.evidence.ref("raw/mesh/job.json"),),
         derivation="importing torch, and taking the device: nobody is waited for in them",
         next_action="on that node: what else runs there (top), how fast the environment is read (the storage rung), the GPU's state",
+        nodes=at_fault(_told_of(found, mesh), mesh, view),
     )
 
 
@@ -225,4 +248,11 @@ def _clocks(mesh: Mesh, view: View) -> Check:
         evidence=_refs(mesh, view),
         derivation=derivation,
         next_action=action,
+        nodes=_few(off, mesh, view),
     )
+
+
+def _few(off: Sequence[str], mesh: Mesh, view: View) -> list[str]:
+    """Nodes whose clocks are off, where they are fewer than half: otherwise it may be rank 0's that is."""
+    nodes = at_fault(_told_of(off, mesh), mesh, view)
+    return nodes if 2 * len(nodes) < view.expect["nodes"] else []

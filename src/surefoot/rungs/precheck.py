@@ -19,7 +19,7 @@ from surefoot.model.measurement import Fingerprint
 from surefoot.model.run import JobsStep, Judgement
 from surefoot.model.status import Status
 from surefoot.rungs.base import Asked, Layout, PlanContext, Rung, View, nodes_of
-from surefoot.rungs.judging import RankData, Said, decide, said, unproved
+from surefoot.rungs.judging import RankData, Said, blamed, decide, said, unproved
 from surefoot.rungs.precheck_fleet import Facts as FleetFacts
 from surefoot.rungs.precheck_fleet import alike, expected, fleet
 from surefoot.rungs.precheck_gpus import Where, gpu_health
@@ -31,6 +31,8 @@ from surefoot.units import GIB, format_size
 from surefoot.versions import at_least, same
 
 _KEYS = {"cpus": "min_cpus", "memory": "min_memory_gib", "disk": "min_free_disk_gib"}
+_SHARED = (".disk", ".root")
+"""Checks of a node that speak of the shared root: no fault of the node."""
 
 
 class Probed(RankData):
@@ -52,6 +54,11 @@ class Node:
     @property
     def facts(self) -> NodeFacts:
         return self.said.data.facts
+
+    @property
+    def name(self) -> str:
+        """As the scheduler calls it."""
+        return called(self.said)
 
 
 class Precheck(Rung[PrecheckSpec, tuple[Said[Probed], ...]]):
@@ -91,7 +98,8 @@ class Precheck(Rung[PrecheckSpec, tuple[Said[Probed], ...]]):
         nodes = [_fitting(node, cluster, view) for node in facts]
         checks = [_distinct(facts, view), *_groups(nodes, cluster, view)]
         for node in nodes:
-            checks += _node_checks(node, cluster, view)
+            own = _node_checks(node, cluster, view)
+            checks += [check if check.id.endswith(_SHARED) else blamed([check], node.name)[0] for check in own]
         fleet_facts = _fleet_facts(nodes, view)
         matrix = fleet(fleet_facts, view.spec.may_differ)
         choice = chosen(by_name(facts))
@@ -100,9 +108,9 @@ class Precheck(Rung[PrecheckSpec, tuple[Said[Probed], ...]]):
         checks += network_checks(by_name(facts), choice, _by_name_reference(facts, view))
         of = {told.node: told for told in choice.nodes}
         for node in nodes:
-            name = node.said.data.node or node.said.report.host
-            reference = view.evidence.ref(node.said.file, text=f"hcas of {name}")
-            checks += rails_declared(node.said.rank, node.group, node.facts.hcas, of.get(name), reference)
+            reference = view.evidence.ref(node.said.file, text=f"hcas of {node.name}")
+            found = rails_declared(node.said.rank, node.group, node.facts.hcas, of.get(node.name), reference)
+            checks += blamed(found, node.name)
         return Judgement(
             checks=tuple(checks),
             fingerprint=fingerprint(facts),
@@ -111,9 +119,20 @@ class Precheck(Rung[PrecheckSpec, tuple[Said[Probed], ...]]):
         )
 
 
+def called(node: Said[Probed]) -> str:
+    """What the scheduler calls a node; its host name in reports of the first probe."""
+    return node.data.node or node.report.host
+
+
 def by_name(nodes: tuple[Said[Probed], ...]) -> dict[str, NodeFacts]:
     """Facts by what the scheduler calls each node, which is how nodes call each other."""
-    return {node.data.node or node.report.host: node.data.facts for node in nodes}
+    return {called(node): node.data.facts for node in nodes}
+
+
+def names_below(view: View) -> dict[str, str]:
+    """Host → what the scheduler calls it, of the pre-check below; empty where there is none."""
+    below = view.needs.get("precheck")
+    return {node.report.host: called(node) for node in said(below, "precheck", Probed)} if below else {}
 
 
 def environments(evidence: EvidenceSet) -> dict[str, dict[str, str]]:
@@ -123,7 +142,7 @@ def environments(evidence: EvidenceSet) -> dict[str, dict[str, str]]:
 
 
 def _by_name_reference(nodes: tuple[Said[Probed], ...], view: View) -> Callable[[str, str], Evidence]:
-    files = {node.data.node or node.report.host: node.file for node in nodes}
+    files = {called(node): node.file for node in nodes}
     return lambda node, text: view.evidence.ref(files[node], text=text)
 
 
@@ -140,6 +159,7 @@ def _fleet_facts(nodes: list[Node], view: View) -> FleetFacts:
         told={host: comparable(node.facts) for host, node in of.items()},
         group_of={host: node.group.name for host, node in of.items()},
         reference=lambda host, text: view.evidence.ref(of[host].said.file, text=text),
+        name_of={host: node.name for host, node in of.items()},
     )
 
 

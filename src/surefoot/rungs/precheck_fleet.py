@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from surefoot.hardware.fleet import Agreement, Fleet, Row, Told, Unknown, compare
@@ -23,6 +23,12 @@ class Facts:
     group_of: Mapping[str, str]
     reference: Callable[[str, str], Evidence]
     """(host, text) → a reference to that host's file."""
+    name_of: Mapping[str, str] = field(default_factory=dict)
+    """Host → what the scheduler calls it, where that is another name."""
+
+    def called(self, hosts: Iterable[str]) -> list[str]:
+        """These hosts, as the scheduler calls them."""
+        return [self.name_of.get(host, host) for host in hosts]
 
 
 def fleet(facts: Facts, may_differ: Sequence[str]) -> Fleet:
@@ -75,6 +81,8 @@ def _differs(row: Row, facts: Facts) -> Check:
         derivation="each fact across the nodes; the majority is what more than half of them have",
         next_action=f"bring {folded(hosts)} to what the others have, or say that it may differ: may_differ: "
         f"[{_pattern(row)}] of this rung in the ladder",
+        # Without a majority nobody is shown to be the odd one.
+        nodes=facts.called(host for share in row.minority for host in share.hosts),
     )
 
 
@@ -134,6 +142,7 @@ def _expected(group: str, key: str, wanted: str, hosts: Sequence[str], facts: Fa
         evidence=_references(odd or hosts, facts),
         derivation=derivation,
         next_action=f"bring {folded(odd)} there, or accept the change in node_groups.{group}.expect",
+        nodes=facts.called(odd),
     )
 
 

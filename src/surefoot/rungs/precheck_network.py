@@ -86,8 +86,17 @@ def _trouble(trouble: Trouble, found: Sequence[Finding], reference: Reference, f
         evidence=tuple(reference(node, node) for node in (nodes or list(facts))[:16]),
         derivation="interfaces, routes and RDMA ports of each node, and who reached whom over which",
         next_action=found[0].next_action,
+        nodes=nodes if trouble in _OWN else (),
     )
 
+
+_OWN = frozenset(
+    {
+        Trouble.SPEED, Trouble.LINK_DOWN, Trouble.OWN_NAME,
+        Trouble.RAIL_MISSING, Trouble.RAIL_DOWN, Trouble.RAIL_SLOWER, Trouble.RAIL_ADDRESS,
+    }
+)  # fmt: skip
+"""Findings whose nodes are those at fault; others name both ends of what fails, or everyone that differs."""
 
 _CLAIMS: dict[Trouble, str] = {
     Trouble.ABSENT: "every node came to meet the others",
