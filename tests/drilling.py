@@ -21,6 +21,8 @@ SETTINGS = {
     "compute.seconds": "0.1",
     "compute.matrix_size": "64",
     "storage.file_size": "1MiB",
+    "storage.stream_size": "1MiB",
+    "storage.imports": "[]",
     "fake_trainer.seconds": "0.2",
     "evaluate.batch1_sample": "2",
 }

@@ -21,7 +21,7 @@ FIRST, SECOND = "raw/storage/rank-0.json", "raw/storage/rank-1.json"
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory) -> View:
     root = tmp_path_factory.mktemp("storage")
-    view = collected(RUNG, {"file_size": "3MiB"}, root)
+    view = collected(RUNG, {"file_size": "3MiB", "stream_size": "1MiB", "imports": []}, root)
     assert not RootPaths(root).scratch(view.plan.run_id, view.plan.nonce).exists()
     return view
 
@@ -29,7 +29,8 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> View:
 def test_this_disk_passes_with_a_rate_and_a_latency_for_each_rank(good: View) -> None:
     assert status_of(RUNG, good) is Status.PASSED
     metrics = [(m.metric, m.labels.get("direction")) for m in judged(RUNG, good).measurements]
-    assert metrics == [("bandwidth", "write"), ("bandwidth", "read"), ("fsync", None)] * 2
+    herd = [(f"herd_{what}", None) for what in ("write", "read", "create", "stat", "unlink")]
+    assert metrics == [("bandwidth", "write"), ("bandwidth", "read"), ("fsync", None)] * 2 + herd
 
 
 def test_readers_saw_several_versions_while_they_were_renamed(good: View) -> None:
@@ -131,7 +132,7 @@ def test_a_time_that_was_not_measured_proves_nothing(good: View, value: float | 
 
 def test_one_rank_alone_cannot_show_what_others_see(tmp_path: Path) -> None:
     floors = {"min_write_mb_s": 0, "min_read_mb_s": 0}  # a loaded disk may need long for 4 KiB
-    view = collected(RUNG, {"file_size": 4096, "ranks_per_node": 1, **floors}, tmp_path)
+    view = collected(RUNG, {"file_size": 4096, "ranks_per_node": 1, "imports": [], **floors}, tmp_path)
     assert status_of(RUNG, view) is Status.INCONCLUSIVE
 
 

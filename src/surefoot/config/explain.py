@@ -24,6 +24,7 @@ from surefoot.model.base import Record
 PATTERN_WORDS = {
     r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$": "at most 63 letters, digits, `_`, `.`, `-`, the first a letter or digit",
     r"^[A-Za-z0-9_.,:@+=*%&|!()\[\]/-]*$": "letters, digits and signs such as `_`, `-`, `,`; no blanks or quotes",
+    r"^[A-Za-z_][A-Za-z0-9_.]*$": "a module that Python imports, like torch",
     r"^[A-Za-z0-9_][A-Za-z0-9_./-]*$": "a file below the site, like site.yml",
     r"^([^\x00-\x1f\x7f-][^\x00-\x1f\x7f]*)?$": "a pattern of hosts that does not begin with '-'",
     r"^[A-Za-z_][A-Za-z0-9_-]*$": "a group's name: letters, digits, _ -",

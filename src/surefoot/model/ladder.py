@@ -14,6 +14,8 @@ from surefoot.units import parse_size
 
 Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "sendrecv"]
 
+HerdRate = Literal["write", "read", "create", "stat", "unlink"]
+
 
 def _size(value: Any) -> Any:
     """Bytes of a size in words; what is no text is left for the type to accept or refuse."""
@@ -160,6 +162,25 @@ class Storage(NodeRungSpec):
     min_write_mb_s: float = Field(default=1.0, ge=0)
     """Floor for streaming writes with fsync, decimal MB/s for each rank."""
     min_read_mb_s: float = Field(default=1.0, ge=0)
+    stream_size: Size = Field(default=64 * 1024**2, ge=1024**2)
+    """Bytes each node writes and reads while all do, and once alone. All together are capped at a quarter of
+    what is free, and the cap is recorded."""
+    imports: tuple[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.]*$")], ...] = ("torch",)
+    """Modules that a fresh interpreter imports on every node at once. Empty: not measured."""
+    min_peer_share: float = Field(default=0.25, ge=0, lt=1)
+    """With three nodes or more: least rate of a node while all work, as a share of the fleet's median (an import
+    takes at most the median divided by it). 0: not judged."""
+    min_herd: dict[HerdRate, Annotated[float, Field(gt=0)]] = {}
+    """Least rate of every node while all work: ``write`` and ``read`` in decimal MB/s, ``create``, ``stat`` and
+    ``unlink`` in files/s. What is not named has no floor."""
+    max_import_s: Annotated[float, Field(gt=0)] | None = None
+    """Longest time that importing may take on any node while all do. None: none."""
+
+    @model_validator(mode="after")
+    def _imports_something(self) -> Self:
+        if self.max_import_s is not None and not self.imports:
+            raise ValueError("max_import_s wants imports, the modules whose import it limits")
+        return self
 
 
 class Collectives(NodeRungSpec):

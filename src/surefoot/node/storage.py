@@ -1,7 +1,7 @@
 """Write, read, rename and see each other's files on shared storage. Standard library only.
 
 ``request.json``: ``{"scratch": FOLDER, "file_size": bytes, "fsyncs": int, "versions": int,
-"wait_s": seconds}``.
+"wait_s": seconds, "nodes": int, "ranks_per_node": int, "stream_size": bytes, "imports": [MODULE, …]}``.
 Every wait is bounded: a rank that never sees a file says so (``missing``) instead of hanging.
 """
 
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from surefoot.files import write_atomic
+from surefoot.node.herd import herd
 from surefoot.node.rank import Rank, say
 
 BLOCK = 8 * 1024**2
@@ -180,6 +181,16 @@ def watch_versions(scratch: Path, wait_s: float) -> dict[str, Any]:
     }
 
 
+def herd_of(
+    node: int, scratch: Path, seen: dict[str, str | None], request: dict[str, Any], nonce: str
+) -> dict[str, Any]:
+    """The herd's part, unless a rank's file was never seen: who shares no storage cannot meet on it."""
+    unseen = [rank for rank, text in seen.items() if text is None]
+    if unseen:
+        return {"node": node, "stopped": f"the file of rank {', '.join(unseen[:8])} was never seen"}
+    return herd(scratch, node, request, nonce)
+
+
 def main() -> None:
     """All tests of one rank; rank 0 removes the scratch folder when every other rank is done."""
     rank = Rank.current("surefoot.node.storage")
@@ -201,12 +212,17 @@ def main() -> None:
     data["seen"] = {str(r): await_text(scratch / f"small-{r}.txt", wait_s) for r in range(rank.world_size)}
     if rank.rank == 0:
         data["renaming"] = rename_versions(scratch, rank.request["versions"])
+    else:
+        data["watching"] = watch_versions(scratch, wait_s)
+    per_node = rank.request["ranks_per_node"]
+    if rank.rank % per_node == 0:  # one rank speaks for its node
+        data["herd"] = herd_of(rank.rank // per_node, scratch, data["seen"], rank.request, nonce)
+    if rank.rank == 0:
         waited = [await_text(scratch / f"done-{r}", wait_s) is not None for r in range(1, rank.world_size)]
         data["others_done"] = all(waited)
         shutil.rmtree(scratch, ignore_errors=True)
         data["removed"] = not scratch.exists()
     else:
-        data["watching"] = watch_versions(scratch, wait_s)
         write_atomic(scratch / f"done-{rank.rank}", "done\n")
     say(f"rank {rank.rank}: wrote {data['write']['bytes']} bytes below {scratch}")
     rank.report(data)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from collections import Counter
 from typing import Any, ClassVar
 
 from pydantic import Field
@@ -14,10 +13,19 @@ from surefoot.model.check import Check
 from surefoot.model.ladder import Storage as StorageSpec
 from surefoot.model.measurement import Fingerprint, Measurement
 from surefoot.model.run import JobsStep, Judgement
-from surefoot.model.status import Status
 from surefoot.rungs.base import Asked, Layout, PlanContext, Rung, View, layout
-from surefoot.rungs.judging import ONE_CLOCK_S, RankData, Said, blamed, decide, said, shorten, unproved
-from surefoot.rungs.precheck import fingerprint_below, names_below
+from surefoot.rungs.judging import ONE_CLOCK_S, RankData, Said, decide, said, shorten, unproved
+from surefoot.rungs.precheck import fingerprint_below
+from surefoot.rungs.storage_herd import (
+    Herd,
+    Nodes,
+    herd_details,
+    herd_measurements,
+    herd_words,
+    judge_herd,
+    plan_herd,
+    read_herd,
+)
 from surefoot.units import format_size
 
 FSYNCS = 16
@@ -81,6 +89,8 @@ class Stored(RankData):
     watching: Watching | None = None
     others_done: bool | None = None
     removed: bool | None = None
+    herd: Herd | None = None
+    """On the first rank of each node."""
 
 
 Facts = tuple[Said[Stored], ...]
@@ -99,6 +109,7 @@ class Storage(Rung[StorageSpec, Facts]):
         ranks = layout(context.cluster, spec, collective=True, computes=False)
         where = Layout(ranks.nodes, ranks.ranks_per_node, "cpu")
         scratch = str(context.root.scratch(context.run_id, context.nonce))
+        asked, herd = plan_herd(spec, where)
         request: dict[str, Any] = {
             "scratch": scratch,
             "file_size": spec.file_size,
@@ -106,6 +117,7 @@ class Storage(Rung[StorageSpec, Facts]):
             "versions": VERSIONS,
             # Longer than an NFS client's attribute cache (60 s), shorter than the job.
             "wait_s": min(120.0, spec.time_limit_s / 3),
+            **asked,
         }
         job = context.job("storage", "surefoot.node.storage", request, where, exclusive=True)
         expect = {
@@ -116,6 +128,7 @@ class Storage(Rung[StorageSpec, Facts]):
             "versions": VERSIONS,
             "min_write_mb_s": spec.min_write_mb_s,
             "min_read_mb_s": spec.min_read_mb_s,
+            **herd,
         }
         return Asked(steps=(JobsStep(jobs=(job,)),), expect=expect)
 
@@ -130,7 +143,14 @@ class Storage(Rung[StorageSpec, Facts]):
                 raise EvidenceError(f"worked in {rank.data.scratch}, not where it was asked", file=rank.file)
             if len(rank.data.fsync_s) != view.expect["fsyncs"] or min(rank.data.fsync_s) <= 0:
                 raise EvidenceError(f"wants {view.expect['fsyncs']} positive times of fsync", file=rank.file)
-            read_s = rank.data.read.read_s if rank.data.read else 0.0
+            per_node = view.expect["ranks_per_node"]
+            if (rank.data.herd is not None) != (rank.rank % per_node == 0):
+                raise EvidenceError("does not hold this rank's part of the herd", file=rank.file)
+            if rank.data.herd is not None:
+                read_herd(rank.rank // per_node, rank.data.herd, rank.file, view)
+            read_s = (rank.data.read.read_s if rank.data.read else 0.0) + (
+                rank.data.herd.timed_s if rank.data.herd else 0
+            )
             timed = sum(rank.data.fsync_s) + rank.data.write.write_s + rank.data.write.fsync_s + read_s
             if timed > rank.report.ended_at - rank.report.started_at + ONE_CLOCK_S:
                 raise EvidenceError("its times add up to more than it ran", file=rank.file)
@@ -142,36 +162,24 @@ class Storage(Rung[StorageSpec, Facts]):
             owner = facts[(rank.rank + 1) % len(facts)]
             checks += [_round_trip(rank, owner, view), _rate(rank, view, "write"), _rate(rank, view, "read")]
             checks.append(_sees_others(rank, view))
-        checks = _few_at_fault(checks, facts, view)
-        checks += [_distinct_content(facts, view), _renames(facts, view), _leaves_nothing(facts, view)]
+        nodes: Nodes = [(rank, rank.data.herd) for rank in facts if rank.data.herd is not None]
+        checks += [_distinct_content(facts, view), _renames(facts, view), *judge_herd(nodes, view)]
+        checks.append(_leaves_nothing(facts, view))
         fingerprint = fingerprint_below(view, file_size=str(view.expect["file_size"]), world_size=str(len(facts)))
         slowest = {name: _least([_mb_s(rank, name) for rank in facts]) for name in ("write", "read")}
         latency = statistics.median(t for rank in facts for t in rank.data.fsync_s) * 1e3
         return Judgement(
             checks=tuple(checks),
-            measurements=_measurements(facts, fingerprint),
+            measurements=(*_measurements(facts, fingerprint), *herd_measurements(nodes, fingerprint)),
             fingerprint=fingerprint,
-            summary=f"write {slowest['write']} MB/s, read {slowest['read']} MB/s per rank, fsync {latency:.1f} ms",
-            details={"ranks": [_row(rank) for rank in facts], "note": CACHE_NOTE},
+            summary=f"write {slowest['write']} MB/s, read {slowest['read']} MB/s per rank, fsync {latency:.1f} ms"
+            + (f"; {words}" if (words := herd_words(nodes)) else ""),
+            details={
+                "ranks": [_row(rank) for rank in facts],
+                "note": CACHE_NOTE,
+                "herd": herd_details(nodes, view),
+            },
         )
-
-
-def _few_at_fault(checks: list[Check], facts: Facts, view: View) -> list[Check]:
-    """Checks of one rank's rates and of what it sees, with its node where not all ranks fail in it.
-
-    Otherwise it is the storage, not a node. Nodes are called as the pre-check below says; without one, none is named.
-    """
-    names = names_below(view)
-    node_of = {f"storage.rank{rank.rank}": names.get(rank.report.host) for rank in facts}
-    failed = Counter(check.id.rpartition(".")[2] for check in checks if check.status is Status.FAILED)
-    return [
-        blamed([check], node)[0]
-        if (kind := check.id.rpartition(".")[2]) != "round_trip"
-        and failed[kind] < len(facts)
-        and (node := node_of[check.id.rpartition(".")[0]])
-        else check
-        for check in checks
-    ]
 
 
 def _mb_s(rank: Said[Stored], direction: str) -> float | None:
