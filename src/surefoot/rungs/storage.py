@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from typing import Any, ClassVar
 
 from pydantic import Field
@@ -13,9 +14,10 @@ from surefoot.model.check import Check
 from surefoot.model.ladder import Storage as StorageSpec
 from surefoot.model.measurement import Fingerprint, Measurement
 from surefoot.model.run import JobsStep, Judgement
+from surefoot.model.status import Status
 from surefoot.rungs.base import Asked, Layout, PlanContext, Rung, View, layout
-from surefoot.rungs.judging import ONE_CLOCK_S, RankData, Said, decide, said, shorten, unproved
-from surefoot.rungs.precheck import fingerprint_below
+from surefoot.rungs.judging import ONE_CLOCK_S, RankData, Said, blamed, decide, said, shorten, unproved
+from surefoot.rungs.precheck import fingerprint_below, names_below
 from surefoot.rungs.storage_herd import (
     Herd,
     Nodes,
@@ -162,6 +164,7 @@ class Storage(Rung[StorageSpec, Facts]):
             owner = facts[(rank.rank + 1) % len(facts)]
             checks += [_round_trip(rank, owner, view), _rate(rank, view, "write"), _rate(rank, view, "read")]
             checks.append(_sees_others(rank, view))
+        checks = _few_at_fault(checks, facts, view)
         nodes: Nodes = [(rank, rank.data.herd) for rank in facts if rank.data.herd is not None]
         checks += [_distinct_content(facts, view), _renames(facts, view), *judge_herd(nodes, view)]
         checks.append(_leaves_nothing(facts, view))
@@ -180,6 +183,24 @@ class Storage(Rung[StorageSpec, Facts]):
                 "herd": herd_details(nodes, view),
             },
         )
+
+
+def _few_at_fault(checks: list[Check], facts: Facts, view: View) -> list[Check]:
+    """Checks of one rank's rates and of what it sees, with its node where not all ranks fail in it.
+
+    Otherwise it is the storage, not a node. Nodes are called as the pre-check below says; without one, none is named.
+    """
+    names = names_below(view)
+    node_of = {f"storage.rank{rank.rank}": names.get(rank.report.host) for rank in facts}
+    failed = Counter(check.id.rpartition(".")[2] for check in checks if check.status is Status.FAILED)
+    return [
+        blamed([check], node)[0]
+        if (kind := check.id.rpartition(".")[2]) != "round_trip"
+        and failed[kind] < len(facts)
+        and (node := node_of[check.id.rpartition(".")[0]])
+        else check
+        for check in checks
+    ]
 
 
 def _mb_s(rank: Said[Stored], direction: str) -> float | None:
