@@ -90,6 +90,19 @@ def test_one_slow_node_is_named_with_its_figure_and_the_median(
     assert "min_peer_share" in check.derivation
 
 
+def test_a_slow_node_is_named_as_the_scheduler_calls_it_and_no_other(
+    fleet: View, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = edited(fleet, FILES[2], lambda report: report["data"]["herd"]["imports"].update(seconds=25.0))
+    slow = edited(slow, FILES[2], lambda report: report.update(started_at=report["started_at"] - 30))
+    slow = with_expect(slow, min_peer_share=0.1)
+    assert check_of(slow, "storage.herd.import").nodes == ()  # without a pre-check below nobody knows its name
+    host = fleet.evidence.json(FILES[2])["host"]
+    monkeypatch.setattr("surefoot.rungs.storage.names_below", lambda _: {host: "slurm-n3", "other": "slurm-n1"})
+    assert check_of(slow, "storage.herd.import").nodes == ("slurm-n3",)
+    assert check_of(fleet, "storage.herd.import").nodes == ()
+
+
 def test_one_disturbed_round_of_two_is_no_slow_node(fleet: View) -> None:
     once = edited(fleet, FILES[2], herd(lambda told: told["rounds"][0]["write"].update(seconds=9.0)))
     assert status_of(RUNG, once) is Status.PASSED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from pydantic import Field
@@ -164,9 +165,10 @@ class Storage(Rung[StorageSpec, Facts]):
             owner = facts[(rank.rank + 1) % len(facts)]
             checks += [_round_trip(rank, owner, view), _rate(rank, view, "write"), _rate(rank, view, "read")]
             checks.append(_sees_others(rank, view))
-        checks = _few_at_fault(checks, facts, view)
+        names = names_below(view)
+        checks = _few_at_fault(checks, facts, names)
         nodes: Nodes = [(rank, rank.data.herd) for rank in facts if rank.data.herd is not None]
-        checks += [_distinct_content(facts, view), _renames(facts, view), *judge_herd(nodes, view)]
+        checks += [_distinct_content(facts, view), _renames(facts, view), *judge_herd(nodes, view, names)]
         checks.append(_leaves_nothing(facts, view))
         fingerprint = fingerprint_below(view, file_size=str(view.expect["file_size"]), world_size=str(len(facts)))
         slowest = {name: _least([_mb_s(rank, name) for rank in facts]) for name in ("write", "read")}
@@ -185,12 +187,11 @@ class Storage(Rung[StorageSpec, Facts]):
         )
 
 
-def _few_at_fault(checks: list[Check], facts: Facts, view: View) -> list[Check]:
+def _few_at_fault(checks: list[Check], facts: Facts, names: Mapping[str, str]) -> list[Check]:
     """Checks of one rank's rates and of what it sees, with its node where not all ranks fail in it.
 
-    Otherwise it is the storage, not a node. Nodes are called as the pre-check below says; without one, none is named.
+    Otherwise it is the storage, not a node. `names`: host → what the pre-check below says that the scheduler calls it; a host without one is not named.
     """
-    names = names_below(view)
     node_of = {f"storage.rank{rank.rank}": names.get(rank.report.host) for rank in facts}
     failed = Counter(check.id.rpartition(".")[2] for check in checks if check.status is Status.FAILED)
     return [

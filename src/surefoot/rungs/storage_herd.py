@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import Field
@@ -172,8 +172,11 @@ def _read_rounds(told: Herd, owner: int, file: str, view: View) -> None:
             raise EvidenceError("does not tell who had begun a step as it was asked to", file=file)
 
 
-def judge_herd(nodes: Nodes, view: View) -> list[Check]:
-    """That all worked at once, that a rewritten page is seen, and whether a node is slower than the ladder or its peers allow."""
+def judge_herd(nodes: Nodes, view: View, names: Mapping[str, str]) -> list[Check]:
+    """That all worked at once, that a rewritten page is seen, and whether a node is slower than the ladder or its peers allow.
+
+    `names`: host → what the scheduler calls it, as far as that is known: so a slow node is named as data.
+    """
     together = _together(nodes, view)
     if any(told.stopped is not None for _, told in nodes):
         return [together]
@@ -183,7 +186,7 @@ def judge_herd(nodes: Nodes, view: View) -> list[Check]:
     if view.expect["imports"]:
         checks += _same_imports(nodes, view)
     for what, figures in figures_of(nodes).items():
-        checks += _peers(what, figures, nodes, view)
+        checks += _peers(what, figures, nodes, view, names)
         checks += _limits(what, figures, nodes, view)
     return checks
 
@@ -293,7 +296,7 @@ def _same_imports(nodes: Nodes, view: View) -> list[Check]:
     ]
 
 
-def _peers(what: str, figures: dict[str, float], nodes: Nodes, view: View) -> list[Check]:
+def _peers(what: str, figures: dict[str, float], nodes: Nodes, view: View, names: Mapping[str, str]) -> list[Check]:
     """One check where there are enough nodes to compare, and comparing is wanted."""
     share = float(view.expect["min_peer_share"])
     found = compare(figures, share, less_is_better=what == IMPORT) if share else None
@@ -304,20 +307,20 @@ def _peers(what: str, figures: dict[str, float], nodes: Nodes, view: View) -> li
     worst = (max if what == IMPORT else min)(figures, key=lambda name: figures[name])
     rule = "median / min_peer_share" if what == IMPORT else "min_peer_share × median"
     files = [rank.file for rank, _ in nodes if rank.where in found.slow] or [rank.file for rank, _ in nodes]
-    return [
-        decide(
-            f"storage.herd.{what}",
-            f"while all {len(figures)} nodes {_does(what, view)}, none is left behind by the others",
-            not bad,
-            expected=f"{'≤' if what == IMPORT else '≥'} {found.limit:.4g} {unit}; median {found.median:.4g}",
-            actual=shorten(bad) or f"slowest: {worst}: {figures[worst]:.4g} {unit}",
-            evidence=tuple(view.evidence.ref(name) for name in files),
-            derivation=f"{found.limit:.4g} = {rule} = {share:g} and {found.median:.4g} {unit} of {len(figures)} nodes; "
-            + _how(what, nodes),
-            next_action=f"on {shorten(list(found.slow))}: mount options, link rate and errors to the storage, what else runs there; "
-            "compare with a node that is not named",
-        )
-    ]
+    check = decide(
+        f"storage.herd.{what}",
+        f"while all {len(figures)} nodes {_does(what, view)}, none is left behind by the others",
+        not bad,
+        expected=f"{'≤' if what == IMPORT else '≥'} {found.limit:.4g} {unit}; median {found.median:.4g}",
+        actual=shorten(bad) or f"slowest: {worst}: {figures[worst]:.4g} {unit}",
+        evidence=tuple(view.evidence.ref(name) for name in files),
+        derivation=f"{found.limit:.4g} = {rule} = {share:g} and {found.median:.4g} {unit} of {len(figures)} nodes; "
+        + _how(what, nodes),
+        next_action=f"on {shorten(list(found.slow))}: mount options, link rate and errors to the storage, what else runs there; "
+        "compare with a node that is not named",
+    )
+    hosts = [rank.report.host for rank, _ in nodes if rank.where in found.slow]
+    return [check.model_copy(update={"nodes": tuple(names[host] for host in hosts if host in names)})]
 
 
 def _limits(what: str, figures: dict[str, float], nodes: Nodes, view: View) -> list[Check]:
