@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from nccl_written import Job
 from rungs_harness import collect, collected, edited, failed, judged, planned, status_of, with_files
+from surefoot.model.check import Check
 from surefoot.model.run import JobsStep
 from surefoot.model.status import Status
 from surefoot.rungs.base import View
@@ -217,6 +219,112 @@ def test_rails_are_claimed_once_ranks_are_on_two_nodes(two_gpus: View) -> None:
     (check,) = (check for check in judged(RUNG, apart).checks if check.id == "collectives.rails")
     assert check.status is Status.FAILED
     assert "n2: TCP sockets carry, no rail does" in (check.actual or "")
+
+
+def test_counters_of_rdma_ports_are_asked_for_on_several_nodes_only(tmp_path: Path) -> None:
+    two = planned(RUNG, {}, tmp_path, node_groups=[{**TWO_GPUS, "count": 2}]).plan.jobs[0]
+    one = planned(RUNG, {}, tmp_path, node_groups=[TWO_GPUS]).plan.jobs[0]
+    assert (two.request["counters"], one.request["counters"]) == (True, False)
+
+
+def test_a_nodes_first_rank_reads_counters_around_the_sweep_or_says_why_not(tmp_path: Path) -> None:
+    view = planned(RUNG, {"max_size": "64", "collectives": ["all_reduce"]}, tmp_path)
+    (job,) = view.plan.jobs
+    asked = job.model_copy(update={"request": {**job.request, "counters": True}})
+    plan = view.plan.model_copy(update={"steps": (JobsStep(jobs=(asked,)),)})
+    view = replace(view, evidence=replace(view.evidence, plan=plan))
+    view = collect(view, view.plan.steps, tmp_path)
+    first, second = (json.loads(view.evidence.blob(name).read())["data"]["ports"] for name in (FIRST, SECOND))
+    assert set(first) == {"before", "after"}
+    assert all(reading.get("value") or reading["unknown"] for reading in first.values())
+    assert second is None
+    assert status_of(RUNG, view) is Status.PASSED
+    assert status_of(RUNG, data(view, FIRST, ports=None)) is Status.INCONCLUSIVE
+
+
+MERGED = Job(
+    per_node=1,
+    using=" [0]mlx5_0:1/RoCE [1]mlx5_1:1/RoCE [RO]; OOB eth0:10.0.0.1<0>",
+    virtual=("NET/IB : Made virtual device [2] name=mlx5_0+mlx5_1 speed=200000 ndevs=2 rail=-1 plane=16385",),
+    devices=("IB/2", "IB/2"),
+)
+"""Two nodes of one GPU, each with two ports made one NIC: DGX Spark."""
+
+
+def readings(*moved: int) -> dict[str, Any]:
+    """Ports mlx5_0 and mlx5_1 before, and after they moved so many bytes each way."""
+    first = {"port_xmit_data": 7, "port_rcv_data": 9, "symbol_error": 0}
+    last = [{**first, "port_xmit_data": 7 + amount // 4, "port_rcv_data": 9 + amount // 4} for amount in moved]
+    return {
+        "before": {"value": {f"mlx5_{port}:1": {"value": first} for port in range(len(moved))}},
+        "after": {"value": {f"mlx5_{port}:1": {"value": counted} for port, counted in enumerate(last)}},
+    }
+
+
+@pytest.fixture(scope="module")
+def two_nodes(tmp_path_factory: pytest.TempPathFactory) -> View:
+    """Two ranks that really ran on this machine's CPU; what GPUs of two nodes would report is written over it."""
+    root = tmp_path_factory.mktemp("nodes")
+    group = {"name": "sparks", "count": 2, "gpus_per_node": 1}
+    view = planned(RUNG, {"max_size": "64KiB", "factor": 64}, root, node_groups=[group])
+    (asked,) = view.plan.jobs
+    asked = asked.model_copy(update={"request": {**asked.request, "links": None}})
+    plan = view.plan.model_copy(update={"steps": (JobsStep(jobs=(asked,)),), "expect": {**view.expect, "links": None}})
+    view = replace(view, evidence=replace(view.evidence, plan=plan))
+    cpu = {"nodes": 1, "ranks_per_node": 2, "gpus_per_node": 0}
+    request = {**asked.request, "device": "cpu", "backend": "gloo"}
+    view = collect(view, (JobsStep(jobs=(asked.model_copy(update={**cpu, "request": request}),)),), root)
+    view = edited(view, "raw/collectives/job.json", lambda d: d.update(spec=asked.canonical()))
+    view = edited(view, "raw/collectives/request.json", lambda d: d.update(asked.request))
+    view = edited(view, "raw/collectives/done.json", lambda d: [r.update(host=f"n{r['rank'] + 1}") for r in d["ranks"]])
+    log = MERGED.text()
+    for rank, name in enumerate((FIRST, SECOND)):
+
+        def on_node(report: dict[str, Any], rank: int = rank) -> None:
+            device = {"kind": "cuda", "index": 0, "name": "NVIDIA GB10", "uuid": f"u{rank}", "pci_bus_id": "f"}
+            report.update(host=f"n{rank + 1}", local_rank=0)
+            report["data"].update(backend="nccl", ports=readings(2**30, 2**30))
+            report["data"]["device"].update(device, memory_bytes=1, cuda="13.0", nccl="2.28.9")
+
+        view = edited(view, name, on_node)
+        pid = json.loads(view.evidence.blob(name).read())["pid"]
+        log = log.replace(f"n{rank + 1}:{100 + rank}:", f"n{rank + 1}:{pid}:")
+    return with_files(view, {log_name(view): log.encode()})
+
+
+def check_of(view: View, name: str) -> Check:
+    (found,) = (check for check in judged(RUNG, view).checks if check.id == f"collectives.{name}")
+    return found
+
+
+def test_two_nodes_whose_ports_are_made_one_pass_by_what_each_port_moved(two_nodes: View) -> None:
+    assert failed(RUNG, two_nodes) == set()
+    assert check_of(two_nodes, "rails").actual == "4 ports of 2 nodes, sending and receiving"
+    assert check_of(two_nodes, "rail_errors").actual == "0 on 4 ports"
+    assert "bounce through the host" in judged(RUNG, two_nodes).details["gpudirect"]
+
+
+@pytest.mark.parametrize("moved", [(2**31, 0), (4096, 4096)])
+def test_a_port_that_was_idle_or_moved_less_than_the_sweep_must_fails(two_nodes: View, moved: tuple[int, int]) -> None:
+    idle = data(two_nodes, SECOND, ports=readings(*moved))
+    assert failed(RUNG, idle) == {"collectives.rails"}
+    assert f"n2: mlx5_1:1 sends {moved[1]} B" in str(check_of(idle, "rails").actual)
+
+
+def test_an_error_that_a_port_counted_meanwhile_fails(two_nodes: View) -> None:
+    bad = readings(2**30, 2**30)
+    bad["after"]["value"]["mlx5_0:1"]["value"]["symbol_error"] = 3
+    view = data(two_nodes, FIRST, ports=bad)
+    assert failed(RUNG, view) == {"collectives.rail_errors"}
+    assert check_of(view, "rail_errors").actual == "n1: mlx5_0:1 symbol_error rose by 3"
+
+
+def test_a_node_whose_counters_cannot_be_read_leaves_ports_made_one_open(two_nodes: View) -> None:
+    unread = {"before": {"value": None, "unknown": "LookupError: x"}, "after": {"value": None, "unknown": "y"}}
+    view = data(two_nodes, SECOND, ports=unread)
+    assert failed(RUNG, view) == {"collectives.rails", "collectives.rail_errors"}
+    assert check_of(view, "rails").status is Status.INCONCLUSIVE
+    assert "n2: counters not read before: LookupError: x" in check_of(view, "rails").derivation
 
 
 @pytest.mark.parametrize(

@@ -74,3 +74,42 @@ def test_gpudirect_is_claimed_only_where_every_group_expects_it() -> None:
 def test_on_one_node_or_over_tcp_that_is_wanted_nothing_is_claimed_of_rails() -> None:
     assert found(Job(), {}, hosts=("n1", "n1")) == {}
     assert found(Job(), {}, sockets=True) == {}
+
+
+THREE = " [0]mlx5_0:1/IB [1]mlx5_1:1/IB [2]mlx5_9:1/RoCE [RO]; OOB ib0:10.0.0.1<0>"
+"""Two rails and a port for storage."""
+
+
+def test_declared_rails_are_what_is_judged_and_a_port_for_something_else_is_not_missed() -> None:
+    assert found(Job(using=THREE), two("mlx5_0", "mlx5_1"))["rails"].status is Status.PASSED
+    undeclared = found(Job(using=THREE), {})["rails"]
+    assert undeclared.status is Status.FAILED
+    assert "mlx5_9:1" in undeclared.shown
+
+
+def test_groups_with_other_rails_are_each_held_to_their_own_by_host() -> None:
+    first, second = {**two("mlx5_0", "mlx5_1"), "hosts": "n1"}, {**two("mlx5_0"), "hosts": "n[2-9]"}
+    assert found(Job(using=THREE), first, second)["rails"].status is Status.PASSED
+    failed = found(Job(using=THREE, devices=("IB/0", "IB/0")), first, second)["rails"]
+    assert failed.status is Status.FAILED
+    assert "n1: nothing sends over mlx5_1:1" in failed.shown
+    assert "n2: " not in failed.shown
+
+
+def test_a_host_of_no_group_that_names_its_hosts_is_held_to_all_that_nccl_found() -> None:
+    first, second = {**two("mlx5_0", "mlx5_1"), "hosts": "n1"}, two("mlx5_0")
+    failed = found(Job(using=THREE), first, second)["rails"]
+    assert failed.status is Status.FAILED
+    assert "n2: nothing sends over mlx5_9:1" in failed.shown
+    assert "n1: " not in failed.shown
+
+
+def test_gpudirect_that_is_not_expected_is_told_and_not_judged() -> None:
+    for job, word in (
+        (Job(), "8 of 8 connections over the network go straight"),
+        (Job(devices=("IB/0", "IB/1")), "bounce"),
+    ):
+        rails = found(job, two("mlx5_0", "mlx5_1"))["rails"]
+        assert rails.status is Status.PASSED
+        assert word in rails.derivation
+    assert "not judged" not in found(Job(), two("mlx5_0", "mlx5_1", gpudirect="expected"))["rails"].derivation

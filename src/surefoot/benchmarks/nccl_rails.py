@@ -19,6 +19,10 @@ from surefoot.benchmarks.nccl_log_links import Connection, Kind
 
 LEAST_SHARE = 0.1
 """A port that moved less than this of what its node's busiest did is not in use: NCCL divides evenly."""
+LEAST_OF_EVEN = 0.25
+"""A port that moved less than this of an even division, over its node's rails, of what the job must have moved
+through the node is not in use. No unit. 2p - 1 channels over p ports, the worst that is laid out evenly, give the
+least used one more than a half of an even part; the other half is room."""
 _CLAIM = "every rail of every node is in use, in both directions"
 
 
@@ -78,35 +82,47 @@ def rails(
     expected: Mapping[str, Collection[str]] | None = None,
     counters: Mapping[str, Counters] | None = None,
     least_share: float = LEAST_SHARE,
+    least: Mapping[str, PortBytes] | None = None,
+    merged_as_one: bool = False,
 ) -> Finding:
     """Every rail is in use, per node and direction.
 
     `expected`: host → ports (``mlx5_0:1``; ``mlx5_0`` is its port 1) that carry; of a host that it does not
     name, and without it, all that NCCL had to choose from. `counters`: host → its ports' counters.
+    `least`: host → bytes that the job must have moved through all its ports together; each is held to its part.
+    `merged_as_one`: claim no more than the log can show of ports that NCCL made one NIC, and say so: that the NIC
+    is in use.
     Host names up to the first dot.
     """
-    wanted = {host.split(".")[0]: tuple(map(_port, ports)) for host, ports in (expected or {}).items()}
+    wanted = {host.split(".")[0]: tuple(map(port_name, ports)) for host, ports in (expected or {}).items()}
     witnesses = {host.split(".")[0]: counted for host, counted in (counters or {}).items()}
+    through = {host.split(".")[0]: amount for host, amount in (least or {}).items()}
     nodes = _nodes(log)
     hosts = sorted({*wanted, *(process.host for process in log.mine or log.processes)})
     shared: dict[str, Any] = {
         "expected": "; ".join(f"{host}: {named(wanted[host])}" for host in list(wanted)[:4])
         or "every port in `NET/IB : Using`",
         "derivation": "devices of `Channel … via NET/…`, their ports by `NET/IB : Using` and `Made virtual device`"
-        + (f"; a port in use moves {least_share:.0%} or more of what its node's busiest does" if witnesses else ""),
+        + (f"; a port in use moves {least_share:.0%} or more of what its node's busiest does" if witnesses else "")
+        + (
+            f", and {LEAST_OF_EVEN:.0%} or more of an even part of what the collectives must move"
+            if witnesses and through
+            else ""
+        ),
     }
+    claim = _CLAIM + ("; ports that NCCL made one NIC count as one" if merged_as_one else "")
     if len(hosts) < 2 and not any(node.rdma or node.tcp for node in nodes.values()):
         shown = "no line of NCCL" if not hosts else "one node: nothing goes over its rails"
-        return finding("rails", _CLAIM, None, shown=shown, lines=(), **shared)
+        return finding("rails", claim, None, shown=shown, lines=(), **shared)
     verdict, gaps = _Verdict(), open_ends(log)
     for host in hosts:
         node = nodes.get(host, _Node())
-        judge = _Judge(host, node, witnesses.get(host), least_share, gaps, verdict)
+        judge = _Judge(host, node, witnesses.get(host), least_share, through.get(host), gaps, verdict, merged_as_one)
         judge.judge(wanted.get(host) or tuple(node.available))
-    return _found(verdict, hosts, gaps, shared)
+    return _found(claim, verdict, hosts, gaps, shared)
 
 
-def _found(verdict: _Verdict, hosts: list[str], gaps: list[str], shared: dict[str, Any]) -> Finding:
+def _found(claim: str, verdict: _Verdict, hosts: list[str], gaps: list[str], shared: dict[str, Any]) -> Finding:
     """The finding of a verdict."""
     rows = verdict.unused or verdict.open
     texts = [text for text, _ in verdict.unused + verdict.open] or gaps
@@ -116,15 +132,15 @@ def _found(verdict: _Verdict, hosts: list[str], gaps: list[str], shared: dict[st
             "on the named host: is the port up (`ibstat`), in NCCL_IB_HCA, on the same fabric as the other nodes' "
             "(NCCL_CROSS_NIC), near a GPU that is used? Name the ports that are to carry where others are for storage"
         )
-        return finding("rails", _CLAIM, False, shown=_some(texts), lines=lines, next_action=action, **shared)
+        return finding("rails", claim, False, shown=_some(texts), lines=lines, next_action=action, **shared)
     if verdict.open or gaps:
         action = (
             "read the ports' counters before and after (port_xmit_data, port_rcv_data below /sys/class/infiniband), "
             "and log with NCCL_DEBUG_SUBSYS=INIT,NET so that devices made of several ports are named"
         )
-        return finding("rails", _CLAIM, None, shown=_some(texts), lines=lines, next_action=action, **shared)
+        return finding("rails", claim, None, shown=_some(texts), lines=lines, next_action=action, **shared)
     shown = f"{verdict.ports} ports of {len(hosts)} nodes, sending and receiving"
-    return finding("rails", _CLAIM, True, shown=shown, lines=verdict.shown, **shared)
+    return finding("rails", claim, True, shown=shown, lines=verdict.shown, **shared)
 
 
 def _some(texts: list[str], most: int = 6) -> str:
@@ -132,7 +148,8 @@ def _some(texts: list[str], most: int = 6) -> str:
     return "; ".join(texts[:most]) + more
 
 
-def _port(name: str) -> str:
+def port_name(name: str) -> str:
+    """``mlx5_0:1`` of ``mlx5_0``: a device without a port is its first."""
     return name if ":" in name or name.startswith("nic ") else f"{name}:1"
 
 
@@ -144,9 +161,12 @@ class _Judge:
     node: _Node
     counters: Counters | None
     least_share: float
+    through: PortBytes | None
+    """What the job must have moved through the node."""
     gaps: list[str]
     """Why a line that is not there proves nothing."""
     verdict: _Verdict
+    merged_as_one: bool
 
     def judge(self, wanted: Iterable[str]) -> None:
         node, verdict = self.node, self.verdict
@@ -171,7 +191,17 @@ class _Judge:
         """Bytes from which on a port is in use."""
         if self.counters is None:
             return 0.0
-        return max(1.0, self.least_share * max(self.counters.moved(port, sent=sends) or 0 for port in ports))
+        least = max(1.0, self.least_share * max(self.counters.moved(port, sent=sends) or 0 for port in ports))
+        if self.through is None:
+            return least
+        even = (self.through.sent if sends else self.through.received) / len(ports)
+        return max(least, LEAST_OF_EVEN * even)
+
+    def _all(self, *, sends: bool) -> str:
+        """Bytes of each port whose counters are known."""
+        names = sorted(self.counters.after) if self.counters is not None else []
+        each = {name: self.counters.moved(name, sent=sends) for name in names} if self.counters is not None else {}
+        return ", ".join(f"{name} {amount} B" for name, amount in each.items() if amount is not None)
 
     def _way(self, port: str, *, sends: bool, least: float) -> None:
         """One port in one direction: what the log says of it, and then what its counter says."""
@@ -190,8 +220,9 @@ class _Judge:
                 self.verdict.unused.append((text, self.node.available.get(port)))
         elif moved is not None and moved < least:
             text = f"{self.host}: {port} {way} {moved} B, and in use are those with {least:.0f} B or more"
+            text += f" (in all: {self._all(sends=sends)})"
             self.verdict.unused.append((text, line))
-        elif alone is not None or moved is not None:
+        elif alone is not None or moved is not None or (shared is not None and self.merged_as_one):
             self.verdict.shown.append(line)
         elif shared is not None:
             self.verdict.open.append((f"{self.host}: {device}; the log does not say that {port} {way}", line))
@@ -200,6 +231,11 @@ class _Judge:
                 f"{self.host}: the log does not tell of which ports a device is made, and {port} may be one that {way}"
             )
             self.verdict.open.append((text, line))
+
+
+def available(log: NcclLog) -> dict[str, tuple[str, ...]]:
+    """Host → ports that NCCL had to choose from there."""
+    return {host: tuple(node.available) for host, node in _nodes(log).items()}
 
 
 def _nodes(log: NcclLog) -> dict[str, _Node]:

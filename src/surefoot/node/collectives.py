@@ -2,7 +2,8 @@
 elements in results whose values are known. Needs torch.
 
 ``request.json``: ``{"device", "backend", "init_timeout_s", "sweeps": {collective: [bytes]},
-"warmup", "iterations", "links": null or {"size_bytes", "shifts", "iterations"}}``. Times are of back-to-back iterations, as nccl-tests takes them: CUDA
+"warmup", "iterations", "links": null or {"size_bytes", "shifts", "iterations"},
+"environment", "counters": whether the first rank of a node reads those of its RDMA ports}``. Times are of back-to-back iterations, as nccl-tests takes them: CUDA
 events on a GPU, the monotonic clock on a CPU. Each figure includes what PyTorch itself needs to
 launch the operation, so the floor at small sizes is a training job's, not nccl-tests'.
 """
@@ -20,7 +21,8 @@ import torch
 import torch.distributed as dist
 
 from surefoot.benchmarks.collective_sizes import part_count
-from surefoot.node import program
+from surefoot.node import port_counters, program
+from surefoot.node.facts import Fact
 from surefoot.node.found_network import take_environment
 from surefoot.node.group import device_facts, device_of, join, leave
 from surefoot.node.links import links
@@ -189,6 +191,11 @@ def agreed_cap(free_bytes: int, device: torch.device) -> int:
     return int(cap.item())
 
 
+def port_readings(rank: Rank) -> Fact | None:
+    """Counters of this node's RDMA ports, where they were asked for and this is the node's first rank."""
+    return port_counters.read() if rank.request["counters"] and rank.local_rank == 0 else None
+
+
 def main(rank: Rank) -> None:
     """The sweep of one rank."""
     network = take_environment(rank)
@@ -197,6 +204,8 @@ def main(rank: Rank) -> None:
     local_world = int(os.environ["LOCAL_WORLD_SIZE"])
     free_bytes = free_memory(device, local_world)
     cap = agreed_cap(free_bytes, device)
+    before = port_readings(rank)
+    dist.barrier()  # nothing that is counted on begins before all have read
     work = [(name, size) for name, sizes in rank.request["sweeps"].items() for size in sizes if size <= cap]
     points = []
     for number, (name, size) in enumerate(work):
@@ -204,10 +213,14 @@ def main(rank: Rank) -> None:
         points.append(measure(name, size, rank, device))
     asked = rank.request["links"]
     between = links(rank, device, asked, local_world) if asked is not None and asked["size_bytes"] <= cap else []
+    dist.barrier()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    after = port_readings(rank)
     data = {
         "rank": rank.rank, "backend": dist.get_backend(), "world_size": dist.get_world_size(), "device": device_facts(device),
         "free_bytes": free_bytes, "cap_bytes": cap, "points": points, "links": between,
-        "network": network,
+        "network": network, "ports": None if before is None or after is None else {"before": before, "after": after},
     }  # fmt: skip
     leave()
     rank.report(data)

@@ -12,6 +12,8 @@ from surefoot.benchmarks.device import device_problems
 from surefoot.benchmarks.links import LinkFigure
 from surefoot.benchmarks.nccl_claims import no_sockets
 from surefoot.benchmarks.nccl_log import NcclLog
+from surefoot.benchmarks.nccl_rails import PortBytes
+from surefoot.benchmarks.node_bytes import least_of_all
 from surefoot.errors import EvidenceError
 from surefoot.model.check import Check, Value
 from surefoot.model.ladder import Collectives as CollectivesSpec
@@ -24,6 +26,9 @@ from surefoot.rungs.judging import ONE_CLOCK_S, RankData, Said, decide, said, sh
 from surefoot.rungs.nccl_checks import (
     LOG_ENVIRONMENT,
     as_check,
+    between_nodes,
+    carriers,
+    gpudirect_seen,
     job_log,
     network_asked,
     network_findings,
@@ -31,11 +36,12 @@ from surefoot.rungs.nccl_checks import (
     wants_sockets,
 )
 from surefoot.rungs.precheck import fingerprint_below
+from surefoot.rungs.rail_counters import Ports, Witness, errors_check, witness
 from surefoot.rungs.threads import cpus_per_rank
 from surefoot.units import format_size
 
 
-class RankSweep(Sweep, RankData, Network):
+class RankSweep(Sweep, RankData, Network, Ports):
     """One rank's sweep, as data of its report."""
 
 
@@ -50,6 +56,8 @@ class Facts:
     """What NCCL says of its connections; None on CPUs."""
     between: tuple[LinkFigure, ...]
     """Links between nodes; empty on one node."""
+    seen: Witness | None
+    """What counters of RDMA ports tell; None where they were not asked for."""
 
 
 class Collectives(Rung[CollectivesSpec, Facts]):
@@ -76,6 +84,7 @@ class Collectives(Rung[CollectivesSpec, Facts]):
             "iterations": spec.iterations,
             "links": plan_links(where, spec.max_size),
             "environment": asked(context.needs),
+            "counters": where.nodes > 1,
         }
         debug = LOG_ENVIRONMENT if where.device == "cuda" else {}
         cpus = cpus_per_rank(context.cluster, where)
@@ -112,7 +121,9 @@ class Collectives(Rung[CollectivesSpec, Facts]):
         figures = {key: figure(*key, row, expect["world_size"]) for key, row in points.items()}
         hosts = {rank.rank: rank.report.host for rank in ranks}
         between = read_links({rank.rank: rank.data.links for rank in ranks}, hosts, ranks[0].data.cap_bytes, view)
-        return Facts(ranks=ranks, points=points, figures=figures, log=_log(ranks, view), between=between)
+        return Facts(
+            ranks=ranks, points=points, figures=figures, log=_log(ranks, view), between=between, seen=_seen(ranks, view)
+        )
 
     def judge(self, facts: Facts, view: View) -> Judgement:
         checks = [_world(facts, view), _devices(facts, view), _backend(facts, view)]
@@ -221,8 +232,27 @@ def _transport(facts: Facts, log: NcclLog, view: View) -> Check:
 def _between_nodes(facts: Facts, log: NcclLog, view: View) -> list[Check]:
     """NCCL's own log: every rail of every node is in use and, where the cluster file expects it, GPUDirect."""
     files = tuple(view.evidence.ref(rank.file) for rank in facts.ranks)
-    found = network_findings(log, view.expect, [rank.report.host for rank in facts.ranks])
-    return [as_check("collectives", finding, view, otherwise=files) for finding in found]
+    hosts = [rank.report.host for rank in facts.ranks]
+    found = network_findings(log, view.expect, hosts, seen=facts.seen, least=_least(facts, view))
+    checks = [as_check("collectives", finding, view, otherwise=files) for finding in found]
+    if facts.seen is not None and between_nodes(view.expect, hosts):
+        checks += errors_check("collectives", facts.seen, carriers(log, view.expect["network"], hosts), view)
+    return checks
+
+
+def _seen(ranks: tuple[Said[RankSweep], ...], view: View) -> Witness | None:
+    """What counters of RDMA ports tell. Raises EvidenceError where they were asked for and a node left none."""
+    return witness(ranks, bool(view.evidence.job("collectives").request.get("counters")))
+
+
+def _least(facts: Facts, view: View) -> dict[str, PortBytes]:
+    """Host → bytes that the sweep must have moved through the node: each point warmed up, timed, and verified twice."""
+    request = view.evidence.job("collectives").request
+    runs = request["warmup"] + request["iterations"] + 2
+    hosts = list(dict.fromkeys(rank.report.host for rank in facts.ranks))
+    return {
+        host: least_of_all(facts.points, runs, len(hosts), root=host == facts.ranks[0].report.host) for host in hosts
+    }
 
 
 def _keys(name: str, facts: Facts) -> list[tuple[str, int]]:
@@ -347,11 +377,13 @@ def _details(facts: Facts, view: View) -> dict[str, Any]:
             )
         curves[name] = rows
     devices = [{"rank": r.rank, "host": r.report.host, "device": r.data.device.canonical()} for r in facts.ranks]
+    hosts = [rank.report.host for rank in facts.ranks]
     ways = Counter(link.way for link in facts.log.connections) if facts.log is not None else {}
     return {
         "curves": curves, "cap_bytes": facts.ranks[0].data.cap_bytes, "devices": devices, "transports": dict(ways),
         "links": [{"from": link.source, "to": link.target, "gb_s": link.gb_s} for link in facts.between],
         "network": network_details("collectives", facts.ranks, view),
+        "gpudirect": gpudirect_seen(facts.log) if facts.log is not None and between_nodes(view.expect, hosts) else None,
     }  # fmt: skip
 
 

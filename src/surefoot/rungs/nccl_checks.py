@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from surefoot.benchmarks.nccl_claims import Finding, direct
 from surefoot.benchmarks.nccl_log import NcclLog, read_log
 from surefoot.benchmarks.nccl_log_lines import Process
-from surefoot.benchmarks.nccl_rails import rails
+from surefoot.benchmarks.nccl_rails import PortBytes, available, port_name, rails
 from surefoot.errors import EvidenceError
+from surefoot.hostlist import expand
 from surefoot.model.check import Check, Evidence
 from surefoot.model.cluster import Cluster
+from surefoot.model.status import Status
 from surefoot.rungs.base import View
-from surefoot.rungs.judging import RankData, Said
+from surefoot.rungs.judging import RankData, Said, shorten
+from surefoot.rungs.rail_counters import Witness
 
 R = TypeVar("R", bound=RankData)
 
@@ -29,28 +33,78 @@ def wants_sockets(cluster: Cluster) -> bool:
 def network_asked(cluster: Cluster) -> dict[str, Any]:
     """For a plan's `expect`: the RDMA devices that carry, and whether GPUDirect is claimed.
 
-    Devices are those of `rails` where all node groups declare the same ones, each by its `hca`; otherwise
-    none, and every port that NCCL had to choose from is to carry. GPUDirect is claimed where every group says so.
+    Devices are those of `rails` where all node groups declare the same ones, each by its `hca`. Where groups
+    differ, as ``groups``, those of each group that names its hosts and all its devices. Of other hosts every port
+    that NCCL had to choose from is to carry. GPUDirect is claimed where every group says so.
     """
     groups = cluster.node_groups
     devices = {tuple(rail.hca for rail in group.rails) for group in groups}
     same = devices.pop() if len(devices) == 1 else ()
+    differ = [group for group in groups if devices and group.hosts and group.rails]
     return {
         "rails": list(same) if all(same) else [],
+        "groups": [
+            {"hosts": group.hosts, "rails": [rail.hca for rail in group.rails]}
+            for group in differ
+            if all(rail.hca for rail in group.rails)
+        ],
         "gpudirect": all(group.gpudirect == "expected" for group in groups),
     }
 
 
-def network_findings(log: NcclLog, expect: Mapping[str, Any], hosts: Iterable[str]) -> list[Finding]:
+def declared(asked: Mapping[str, Any], hosts: Iterable[str]) -> dict[str, list[str]]:
+    """Host → the devices that are declared to carry there, of those for which any are. `asked`: of `network_asked`."""
+    names = sorted(set(hosts))
+    if asked["rails"]:
+        return dict.fromkeys(names, asked["rails"])
+    of = {host.split(".")[0]: group["rails"] for group in asked.get("groups", ()) for host in expand(group["hosts"])}
+    return {name: of[name.split(".")[0]] for name in names if name.split(".")[0] in of}
+
+
+def network_findings(
+    log: NcclLog,
+    expect: Mapping[str, Any],
+    hosts: Iterable[str],
+    *,
+    seen: Witness | None = None,
+    least: Mapping[str, PortBytes] | None = None,
+) -> list[Finding]:
     """What the log settles of the rails between nodes; none where `hosts` is one node, TCP is wanted or nothing was asked.
 
     `expect`: the plan's, with ``sockets`` and, as ``network``, what `network_asked` gave. `hosts`: one for each rank.
+    `seen`: what the ports' counters tell; None where they were not asked for: then ports made one NIC count as one. `least`: host → bytes that the job must have
+    moved through the node.
     """
-    asked, names = expect.get("network"), set(hosts)
-    if asked is None or expect["sockets"] or len(names) < 2:
-        return []  # evidence of a version before this claim has no `network`
-    found = [rails(log, expected=dict.fromkeys(sorted(names), asked["rails"]) if asked["rails"] else None)]
-    return [*found, direct(log)] if asked["gpudirect"] else found
+    names = set(hosts)
+    if not between_nodes(expect, names):
+        return []
+    asked = expect["network"]
+    counters = seen.counters if seen is not None else None
+    found = rails(log, expected=declared(asked, names), counters=counters, least=least, merged_as_one=seen is None)
+    if seen is not None and (gaps := seen.gaps(carriers(log, asked, names))):
+        found = replace(found, derivation=f"{found.derivation}; by the log alone: {shorten(gaps)}")
+    if asked["gpudirect"]:
+        return [found, direct(log)]
+    return [replace(found, derivation=f"{found.derivation}; GPUDirect, which is not judged: {gpudirect_seen(log)}")]
+
+
+def between_nodes(expect: Mapping[str, Any], hosts: Iterable[str]) -> bool:
+    """Whether anything is claimed of the network between nodes. Evidence of a version before this claim has no `network`."""
+    return expect.get("network") is not None and not expect["sockets"] and len(set(hosts)) > 1
+
+
+def carriers(log: NcclLog, asked: Mapping[str, Any], hosts: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Host up to its first dot → ports that are to carry: those declared, else all that NCCL had to choose from."""
+    named = {host.split(".")[0]: tuple(map(port_name, ports)) for host, ports in declared(asked, hosts).items()}
+    return {**available(log), **named}
+
+
+def gpudirect_seen(log: NcclLog) -> str:
+    """What the log shows of GPUDirect, for people: where the cluster file does not expect it, nothing is judged by it."""
+    found = direct(log)
+    if found.status is Status.PASSED:
+        return f"{found.shown} connections over the network go straight to GPU memory"
+    return found.shown if found.status is Status.FAILED else f"not known: {found.shown}"
 
 
 def process_of(rank: Said[R]) -> Process:
