@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rungs_harness import collect, collected, edited, failed, judged, planned, status_of, with_files
-from surefoot.benchmarks.ddp_step import SUCCESS
+from surefoot.benchmarks.ddp_step import SUCCESS, batch, weights
 from surefoot.model.run import JobsStep
 from surefoot.model.status import Status
 from surefoot.rungs.base import View
@@ -52,7 +52,8 @@ def test_a_value_that_arithmetic_does_not_give_fails(good: View, key: str, check
 def test_gradients_that_were_not_averaged_fail(good: View) -> None:
     from surefoot.benchmarks.ddp_step import _local
 
-    own = _local(good.expect["seed"], 1)
+    seed = good.expect["seed"]
+    own = _local(*weights(seed), *batch(seed, 1))
     damaged = edited(good, SECOND, lambda r: r["data"].update(weight_gradient=own[1], bias_gradient=own[2]))
     assert failed(RUNG, damaged) == {"ddp.rank1.gradient"}
 
