@@ -155,6 +155,7 @@ class FakeGpus:
         path.write_text(
             "#!/bin/sh\n"
             f'export FAKE_NODE="{self.folder}/$(uname -n)"\n'
+            f'[ -d "$FAKE_NODE" ] || exec {sys.executable} "$@"\n'  # a host without GPUs
             f'export FAKE_NVML="$FAKE_NODE/nvml" LD_LIBRARY_PATH="{self.folder}" PYTHONPATH="{self.folder}:$PYTHONPATH"\n'
             '. "$FAKE_NODE/ranks"\n'
             f'exec {sys.executable} "$@"\n'

@@ -41,5 +41,5 @@ def tampered(folder: Path, rank: int, phase: str, act: str) -> str:
     path.write_text(
         f'#!/bin/sh\n[ "$RANK" = {rank} ] && export PYTHONPATH="{folder}:$PYTHONPATH"\nexec {sys.executable} "$@"\n'
     )
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    path.chmod(path.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
     return str(path)

@@ -31,6 +31,7 @@ def start(folder: Path, recipe: Recipe, world: int, cache: Path) -> list[subproc
     staged = stage(recipe.base, recipe.train, recipe.evaluate, recipe.overlap, cache)
     request = {
         "recipe": recipe.canonical(), "device": "cpu", "backend": "gloo", "init_timeout_s": 60,
+        "environment": None,
         "base": {"path": staged.base.path, "digest": staged.base.digest},
         "train": {"path": staged.train.path, "digest": staged.train.digest},
     }  # fmt: skip

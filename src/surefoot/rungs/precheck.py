@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
 
 from surefoot.errors import EvidenceError
 from surefoot.evidence import EvidenceSet
@@ -38,7 +40,7 @@ _SHARED = (".disk", ".root")
 class Probed(RankData):
     """What ``surefoot.node.probe`` reports."""
 
-    node: str | None = None
+    node: Annotated[str, Field(min_length=1)] | None = None
     """What the scheduler calls this node; None in reports of the first probe."""
     root: str
     facts: NodeFacts
