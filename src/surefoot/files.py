@@ -12,7 +12,7 @@ from pathlib import Path
 from surefoot.errors import StorageError
 
 
-def write_atomic(path: Path, data: bytes | str) -> None:
+def write_atomic(path: Path, data: bytes | str, *, mode: int = 0o644) -> None:
     """Write to a temporary name in the same folder, fsync, rename. Raises StorageError."""
     raw = data.encode() if isinstance(data, str) else data
     temporary: str | None = None
@@ -23,7 +23,7 @@ def write_atomic(path: Path, data: bytes | str) -> None:
             stream.write(raw)
             stream.flush()
             os.fsync(stream.fileno())
-        Path(temporary).chmod(0o644)
+        Path(temporary).chmod(mode)
         Path(temporary).replace(path)
     except OSError as error:
         if temporary is not None:
