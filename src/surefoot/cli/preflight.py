@@ -13,6 +13,7 @@ from rich.console import Console
 from surefoot.benchmarks.ddp_step import SUCCESS
 from surefoot.cli.chosen import chosen, command_line, resume_words
 from surefoot.cli.options import json_option
+from surefoot.cli.preflight_drain import Remedy, drain_options
 from surefoot.cli.preflight_learn import refuse_existing, write_learnt
 from surefoot.cli.preflight_slurm import SHARED_ROOT, as_file, found_here
 from surefoot.cli.running import run_climb
@@ -46,6 +47,7 @@ _OF_ALL = ("sync", "precheck", "mesh")
 @click.option("--ladder", metavar="FILE|NAME", default="preflight", show_default=True, help="Another set of rungs.")
 @click.option("--set", "settings", multiple=True, metavar="RUNG.KEY=VALUE", help="Set a rung's parameter.")
 @click.option("--root", metavar="DIR", envvar="SUREFOOT_ROOT", help="Where runs lie on this machine.")
+@drain_options
 @json_option
 def preflight_command(
     *,
@@ -59,6 +61,9 @@ def preflight_command(
     ladder: str,
     settings: tuple[str, ...],
     root: str | None,
+    drain: bool,
+    yes: bool,
+    drain_share: float | None,
     as_json: bool,
 ) -> int:
     """Prove that every node is what it should be, and that all ranks meet and compute together.
@@ -72,18 +77,24 @@ def preflight_command(
     configuration = {
         "cluster": cluster, "ladder": ladder, "recipe": None, "policy": None, "root": root, "settings": (*asked, *settings),
     }  # fmt: skip
+    remedy = Remedy.of(drain=drain, yes=yes, share=drain_share)
     if learn is not None:
         refuse_existing(learn)
     with _asked_cluster(cluster, partition, shared_root, root, slurm=slurm, err=as_json) as reference:
         choice = chosen({**configuration, **reference})
+    remedy.refuse_local(choice.cluster)
     session = start(choice, command_line())
     if slurm:
         click.echo(f"Its cluster file: {session.run_paths.inputs / 'cluster.yaml'}", err=as_json)
     everything = frozenset(session.manifest.inputs.ladder.names)
     with climbing(session.run_paths):
-        code = run_climb(session, everything, resume_words(session.home, session.manifest.run_id), as_json=as_json)
+        code = run_climb(
+            session, everything, resume_words(session.home, session.manifest.run_id), as_json=as_json,
+            more=lambda ended: remedy.told(session, ended, err=True),
+        )  # fmt: skip
     if not as_json:
         _show_differences(session)
+        remedy.told(session, code, err=False)
     if learn is not None and code is not ExitCode.INTERRUPTED:
         assert choice.cluster is not None
         code = _learn(session, choice.cluster, learn, code, err=as_json)

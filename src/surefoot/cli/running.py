@@ -7,9 +7,9 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import click
 from rich.console import Console
@@ -34,10 +34,12 @@ def run_climb(
     as_json: bool,
     again: frozenset[str] = frozenset(),
     take_over: bool = False,
+    more: Callable[[ExitCode], Mapping[str, Any]] | None = None,
 ) -> int:
     """Climb, report, and answer for the rungs that were asked for.
 
-    `go_on`: the command that goes on from here. `again`: rungs to run although they PASSED. The exit code is that of the rungs in `selected`;
+    `go_on`: the command that goes on from here. `again`: rungs to run although they PASSED. `more`: asked, with the
+    exit code, for what else stands in the JSON document. The exit code is that of the rungs in `selected`;
     reports tell of the whole run. Raises StorageError when the reports cannot be written.
     """
     console = Console(stderr=as_json)
@@ -72,7 +74,9 @@ def run_climb(
             "exit_code": int(code),
             "interrupted": interrupted,
         }
-        click.echo(json.dumps({**summary(manifest, results), "asked": answer}, indent=1))
+        click.echo(
+            json.dumps({**summary(manifest, results), "asked": answer, **(more(code) if more else {})}, indent=1)
+        )
     return code
 
 

@@ -71,3 +71,8 @@ def sinfo() -> list[str]:
 
 def show_partitions() -> list[str]:
     return ["scontrol", "--oneliner", "show", "partition"]
+
+
+def drain(nodes: str, reason: str) -> list[str]:
+    """Start nothing more on these nodes (a hostlist that sinfo's own names make up); what runs there ends by itself."""
+    return ["scontrol", "update", f"nodename={nodes}", "state=drain", f"reason={reason}"]
