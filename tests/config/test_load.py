@@ -257,6 +257,16 @@ def test_names_that_ssh_or_slurm_would_take_for_something_else_are_refused_with_
     assert told in line
 
 
+def test_hosts_that_are_no_list_or_stand_in_two_groups_are_refused_with_their_line(lines: Any) -> None:
+    (line,) = lines("cluster", CLUSTER + "    hosts: gpu[01-\n")
+    assert line.startswith("f.yaml:")
+    assert "node_groups[gpu].hosts: " in line
+    assert "like gpu[01-32]" in line
+    two = "    hosts: gpu[01-04]\n  - name: more\n    count: 3\n    hosts: gpu[03-05]\n"
+    (line,) = lines("cluster", CLUSTER + two)
+    assert "node_groups[more].hosts: gpu[03-04] stands in the group gpu too" in line
+
+
 def test_every_pattern_of_the_models_has_words() -> None:
     def patterns(data: Any) -> list[str]:
         if isinstance(data, list):

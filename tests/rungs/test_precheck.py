@@ -245,3 +245,17 @@ def test_a_name_that_leads_to_the_network_passes_and_one_that_leads_nowhere_is_n
     assert own_name(1, "gpu7", nowhere, evidence).status is Status.INCONCLUSIVE
     with pytest.raises(ValidationError):
         Addresses.model_validate_json('{"value": []}')
+
+
+def test_a_node_that_a_group_names_is_held_to_it_whatever_it_lacks_and_another_group_takes_it_not(good: View) -> None:
+    host = judged(RUNG, good).details["nodes"][0]["node"]
+    data = good.inputs.cluster.canonical()
+    group = data["node_groups"][0]
+    data["node_groups"] = [group, {**group, "name": "giants", "min_cpus": 4096, "hosts": f"other,{host}"}]
+    found = judged(RUNG, replace(good, inputs=good.inputs.model_copy(update={"cluster": Cluster.model_validate(data)})))
+    assert found.details["nodes"][0]["group"] == "giants"
+    assert {check.id for check in found.checks if check.status is Status.FAILED} == {"precheck.node0.cpus"}
+    # Named by none, it is of those groups that name nobody.
+    data["node_groups"] = [{**group, "hosts": "other"}, {**group, "name": "rest"}]
+    found = judged(RUNG, replace(good, inputs=good.inputs.model_copy(update={"cluster": Cluster.model_validate(data)})))
+    assert found.details["nodes"][0]["group"] == "rest"

@@ -14,6 +14,8 @@ from typing import Any
 from surefoot.config.explain import Problem, nearest
 from surefoot.config.places import absolute
 from surefoot.config.yaml_source import At
+from surefoot.errors import RequestError
+from surefoot.hostlist import expand, folded
 
 _VARIABLE = re.compile(r"\$\{([^}]*)\}?")
 _NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
@@ -49,6 +51,35 @@ def _need_problem(need: str, name: Any, before: list[str], after: list[Any]) -> 
 
 
 def cluster_problems(data: Mapping[str, Any]) -> list[Problem]:
+    """Hosts that are no list or stand in two groups, and what only a local cluster may leave to be found out here."""
+    return [*_hosts_problems(data), *_away_problems(data)]
+
+
+def _hosts_problems(data: Mapping[str, Any]) -> list[Problem]:
+    """`hosts` of each node group can be read, and no host is of two groups."""
+    problems: list[Problem] = []
+    group_of: dict[str, str] = {}
+    groups = data.get("node_groups")
+    for index, group in enumerate(groups if isinstance(groups, list) else []):
+        text = group.get("hosts") if isinstance(group, dict) else None
+        if not isinstance(text, str) or not text:
+            continue
+        try:
+            hosts = set(expand(text))
+        except RequestError as error:
+            what = f"{error.message}; allowed: Slurm's notation, like gpu[01-32]"
+            problems.append(Problem(("node_groups", index, "hosts"), what))
+            continue
+        twice = sorted(hosts & set(group_of))
+        if twice:
+            where = group_of[twice[0]]
+            what = f"{folded(twice)} stands in the group {where} too; a node is of one group: take it out of one"
+            problems.append(Problem(("node_groups", index, "hosts"), what))
+        group_of |= dict.fromkeys(hosts, str(group.get("name", index)))
+    return problems
+
+
+def _away_problems(data: Mapping[str, Any]) -> list[Problem]:
     """What only a local cluster may leave to be found out on this machine."""
     kinds = {key: _kind(data.get(key)) for key in ("connection", "scheduler")}
     away = [f"{key}: {kind}" for key, kind in kinds.items() if kind != "local"]

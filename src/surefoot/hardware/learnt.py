@@ -1,15 +1,17 @@
 """A cluster file's claims from what nodes told of themselves: for people to review. Pure.
 
 Nothing is claimed that more than half of a group's nodes do not have, and nothing that is not known: both
-stand in notes. A node with other GPUs than its neighbours is a group of its own.
+stand in notes. A node with other GPUs, or another CPU, than its neighbours is a group of its own.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from surefoot.hardware.facts import NodeFacts
 from surefoot.hardware.interfaces import ChosenRail
@@ -39,6 +41,15 @@ class NodeSeen:
     """In use; None: not known."""
 
 
+class Kind(NamedTuple):
+    """What makes nodes one group: hardware that no repair changes."""
+
+    gpus: int
+    model: str
+    cpu: str
+    """Empty where no node of them tells."""
+
+
 @dataclass(frozen=True)
 class Learnt:
     """A cluster as its nodes told it, and what to say beside it."""
@@ -58,16 +69,15 @@ def learn(cluster: Cluster, seen: Sequence[NodeSeen]) -> Learnt | None:
         members = [node for node in seen if node.group == group.name]
         if not members:
             left_out.append(f"group {group.name} ({group.count} declared): no node of it was seen")
-        parts: dict[tuple[int, str], list[NodeSeen]] = {}
-        for node in members:
-            count = _gpus(node.facts)
-            if count is None:
-                left_out.append(f"{node.name}: how many GPUs it has is not known: {node.facts.torch_gpus.unknown}")
-            else:
-                parts.setdefault((count, _model(node.facts)), []).append(node)
+        left_out += [
+            f"{node.name}: how many GPUs it has is not known: {node.facts.torch_gpus.unknown}"
+            for node in members
+            if _gpus(node.facts) is None
+        ]
+        parts = _kinds(members)
         largest = max(parts, key=lambda kind: len(parts[kind]), default=None)
         for kind, nodes in parts.items():
-            name = group.name if kind == largest else _other_name(group.name, kind)
+            name = group.name if largest is None or kind == largest else _other_name(group.name, kind, largest)
             found.append(_group(group.model_copy(update={"name": name}), kind, nodes, cluster))
     if not found:
         return None
@@ -76,6 +86,26 @@ def learn(cluster: Cluster, seen: Sequence[NodeSeen]) -> Learnt | None:
     return Learnt(
         cluster.model_copy(update={"node_groups": groups}), tuple(notes for _, notes in found), tuple(left_out)
     )
+
+
+def _kinds(nodes: Sequence[NodeSeen]) -> dict[Kind, list[NodeSeen]]:
+    """Nodes of one kind together; those whose GPUs cannot be counted are of none.
+
+    One that does not tell its CPU goes with most of those that have its GPUs.
+    """
+    of_gpus: dict[tuple[int, str], dict[str, list[NodeSeen]]] = {}
+    for node in nodes:
+        count = _gpus(node.facts)
+        if count is not None:
+            of_cpu = of_gpus.setdefault((count, _model(node.facts)), {})
+            of_cpu.setdefault(node.facts.cpu.value or "", []).append(node)
+    parts: dict[Kind, list[NodeSeen]] = {}
+    for (count, model), of_cpu in of_gpus.items():
+        untold = of_cpu.pop("", [])
+        most = max(of_cpu, key=lambda cpu: len(of_cpu[cpu]), default="")
+        of_cpu[most] = [*of_cpu.get(most, []), *untold]
+        parts |= {Kind(count, model, cpu): members for cpu, members in of_cpu.items()}
+    return parts
 
 
 def _demand(item: tuple[NodeGroup, Notes]) -> tuple[float, ...]:
@@ -94,9 +124,14 @@ def _distinct(groups: Iterable[NodeGroup]) -> tuple[NodeGroup, ...]:
     return tuple(renamed)
 
 
-def _other_name(name: str, kind: tuple[int, str]) -> str:
-    """``nodes-4gpu-NVIDIA-H200``."""
-    return "-".join([name, f"{kind[0]}gpu", *kind[1].split()])
+def _other_name(name: str, kind: Kind, largest: Kind) -> str:
+    """What it has that most of its neighbours do not: ``nodes-4gpu-NVIDIA-H200``, ``nodes-AMD-EPYC-9654``."""
+    words = [name]
+    if (kind.gpus, kind.model) != (largest.gpus, largest.model):
+        words += [f"{kind.gpus}gpu", *kind.model.split()]
+    if kind.cpu != largest.cpu:
+        words += re.findall(r"[A-Za-z0-9]+", re.sub(r"\([A-Za-z]+\)|\b(CPU|Processor)\b|@.*|\d+-Core", " ", kind.cpu))
+    return "-".join(words)
 
 
 def _gpus(facts: NodeFacts) -> int | None:
@@ -113,10 +148,8 @@ def _model(facts: NodeFacts) -> str:
     return ", ".join(sorted({gpu.name for gpu in facts.torch_gpus.value or ()} or set(facts.gpu_names)))
 
 
-def _group(
-    base: NodeGroup, kind: tuple[int, str], nodes: Sequence[NodeSeen], cluster: Cluster
-) -> tuple[NodeGroup, Notes]:
-    count, model = kind
+def _group(base: NodeGroup, kind: Kind, nodes: Sequence[NodeSeen], cluster: Cluster) -> tuple[NodeGroup, Notes]:
+    count, model = kind.gpus, kind.model
     expect, notes = claims({node.name: node.facts for node in nodes})
     names = folded(node.name for node in nodes)
     slurm = cluster.scheduler.kind == "slurm"

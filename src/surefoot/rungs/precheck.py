@@ -14,6 +14,7 @@ from surefoot.evidence import EvidenceSet
 from surefoot.hardware.comparable import comparable, limit_text
 from surefoot.hardware.fact import TextFact
 from surefoot.hardware.facts import NodeFacts
+from surefoot.hostlist import expand
 from surefoot.model.check import Check, Evidence
 from surefoot.model.cluster import Cluster, NodeGroup
 from surefoot.model.ladder import Precheck as PrecheckSpec
@@ -97,7 +98,8 @@ class Precheck(Rung[PrecheckSpec, tuple[Said[Probed], ...]]):
 
     def judge(self, facts: tuple[Said[Probed], ...], view: View) -> Judgement:
         cluster = view.inputs.cluster
-        nodes = [_fitting(node, cluster, view) for node in facts]
+        named = _named(cluster)
+        nodes = [_fitting(node, named.get(called(node)), cluster, view) for node in facts]
         checks = [_distinct(facts, view), *_groups(nodes, cluster, view)]
         for node in nodes:
             own = _node_checks(node, cluster, view)
@@ -248,9 +250,19 @@ def _groups(nodes: list[Node], cluster: Cluster, view: View) -> list[Check]:
     return checks
 
 
-def _fitting(node: Said[Probed], cluster: Cluster, view: View) -> Node:
-    """The group whose demands the node meets best, in the file's order. One group: that group."""
-    candidates = [Node(node, group) for group in cluster.node_groups]
+def _named(cluster: Cluster) -> dict[str, NodeGroup]:
+    """Node → the group that names it in `hosts`, of those for which one does."""
+    return {host: group for group in reversed(cluster.node_groups) if group.hosts for host in expand(group.hosts)}
+
+
+def _fitting(node: Said[Probed], named: NodeGroup | None, cluster: Cluster, view: View) -> Node:
+    """The group that names the node, whatever it lacks of it; else, of groups that name no hosts, the one whose
+    demands it meets best, in the file's order. Where all name hosts, any may be meant.
+    """
+    if named is not None:
+        return Node(node, named)
+    candidates = [Node(node, group) for group in cluster.node_groups if not group.hosts]
+    candidates = candidates or [Node(node, group) for group in cluster.node_groups]
     if len(candidates) == 1:
         return candidates[0]
 
