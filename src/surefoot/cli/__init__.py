@@ -16,6 +16,7 @@ from collections.abc import Sequence
 import click
 
 from surefoot import __version__
+from surefoot.cli.node_prolog import claims_asked, judge
 from surefoot.errors import MachineryError, RequestError, SurefootError
 
 # The same numbers as model.status.ExitCode, which would import pydantic here.
@@ -108,7 +109,10 @@ def run(arguments: list[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     gc.set_threshold(*GARBAGE)
     try:
-        outcome = cli.main(list(given), prog_name="surefoot", standalone_mode=False, obj=tuple(given))
+        if (claims := claims_asked(given)) is not None:
+            outcome = judge(claims)
+        else:
+            outcome = cli.main(list(given), prog_name="surefoot", standalone_mode=False, obj=tuple(given))
         if sys.stdout is not None:
             sys.stdout.flush()  # a full disk behind it is told here, not by the interpreter on its way out
     except click.ClickException as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -15,6 +16,7 @@ from surefoot.cli.chosen import chosen, command_line, resume_words
 from surefoot.cli.options import json_option
 from surefoot.cli.preflight_drain import Remedy, drain_options
 from surefoot.cli.preflight_learn import refuse_existing, write_learnt
+from surefoot.cli.preflight_prolog import prolog_options, without_a_run
 from surefoot.cli.preflight_slurm import SHARED_ROOT, as_file, found_here
 from surefoot.cli.running import run_climb
 from surefoot.engine.claims import climbing
@@ -48,6 +50,7 @@ _OF_ALL = ("sync", "precheck", "mesh")
 @click.option("--set", "settings", multiple=True, metavar="RUNG.KEY=VALUE", help="Set a rung's parameter.")
 @click.option("--root", metavar="DIR", envvar="SUREFOOT_ROOT", help="Where runs lie on this machine.")
 @drain_options
+@prolog_options
 @json_option
 def preflight_command(
     *,
@@ -65,6 +68,7 @@ def preflight_command(
     yes: bool,
     drain_share: float | None,
     as_json: bool,
+    **prolog: Any,
 ) -> int:
     """Prove that every node is what it should be, and that all ranks meet and compute together.
 
@@ -72,6 +76,8 @@ def preflight_command(
     The last line says SUCCESS only where every check passed; what did not is named with its node, and the
     run's report has all facts side by side.
     """
+    if (code := without_a_run(cluster, prolog, as_json=as_json)) is not None:
+        return code
     asked = [f"{rung}.nodes={nodes}" for rung in _OF_ALL if nodes is not None]
     asked += [f"mesh.ranks_per_node={ranks_per_node}"] if ranks_per_node is not None else []
     configuration = {
