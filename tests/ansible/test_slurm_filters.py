@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +30,27 @@ DIGEST = "73cb3858a687a8494ca3323053016282f3dad39d42cf62ca4e79dda2aac7d9ac"
 @pytest.mark.parametrize("found", [{}, {"/f": ["0", "644", "root:root"]}, {"/f": [DIGEST, "600", "root:root"]}])
 def test_a_file_that_is_missing_or_other_is_written(found: dict[str, list[str]]) -> None:
     assert SLURM.files_to_write(SLURM.declared_files([FILE]), found) == ["/f"]
+
+
+def test_a_file_that_lies_here_is_known_by_its_content(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"x\n")
+    named = {"path": "/f", "source": str(tmp_path / "f"), "mode": "0644", "owner": "root"}
+    assert SLURM.files_to_write(SLURM.declared_files([named]), {"/f": [DIGEST, "644", "root:root"]}) == []
+    (tmp_path / "f").write_bytes(b"\xff\x00")
+    assert SLURM.files_to_write(SLURM.declared_files([named]), {"/f": [DIGEST, "644", "root:root"]}) == ["/f"]
+    (tmp_path / "f").unlink()
+    with pytest.raises(OSError, match="No such file"):
+        SLURM.declared_files([named])
+
+
+def test_a_prologs_files_go_to_nodes_by_its_own_record(tmp_path: Path) -> None:
+    (tmp_path / "written.json").write_text('{"sha256": {"prolog.sh": "", "claims/g.json": ""}}')
+    found = SLURM.prolog_files(str(tmp_path), "/etc/p")
+    assert [(one["path"], one["source"], one["mode"]) for one in found] == [
+        ("/etc/p/claims/g.json", f"{tmp_path}/claims/g.json", "0644"),
+        ("/etc/p/prolog.sh", f"{tmp_path}/prolog.sh", "0755"),
+        ("/etc/p/written.json", f"{tmp_path}/written.json", "0644"),
+    ]
 
 
 def test_a_file_that_is_as_declared_is_not_written() -> None:

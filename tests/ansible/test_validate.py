@@ -13,6 +13,8 @@ import pytest
 import yaml
 
 from loaded import loaded
+from surefoot.engine.prolog_written import write_prolog
+from surefoot.model.cluster import Cluster
 
 ANSIBLE = Path(__file__).parents[2] / "ansible"
 SECRETS = {
@@ -207,6 +209,8 @@ LARGE_DAMAGE: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("two texts", {}, {"slurm_node": {"hosts": {"n1": {"common_address": "10.0.0.1", "slurm_config": {"KillWait": 1}},
                                                 "n2": {"common_address": "10.0.0.2"}}}},
      "slurm_config is another for n1 than for head"),
+    ("no prolog", {"slurm_prolog_folder": "/no/such"}, {},
+     "slurm_prolog_folder is /no/such, and no prolog lies in /no/such ([Errno 2]"),
     ("no URL", {"runner_gitlab_url": ""}, {}, "runner_gitlab_url of control is '': write the GitLab server's address"),
     ("no login", {}, {"slurm_login": None}, "the runner control has no login host (''): put one into the group slurm_login"),
     ("root", {"runner_login_user": "root"}, {}, "runner_login_user of control is 'root': name an ordinary user"),
@@ -267,6 +271,36 @@ def test_what_a_role_could_not_do_is_said_and_nothing_else(
     said = problems(tree)
     assert len(said) == 1, said
     assert words in said[0]
+
+
+def prolog(folder: Path, hosts: str = "n[1-2]") -> str:
+    """A folder such as `surefoot preflight --write-prolog` writes."""
+    group = {"name": "g", "count": 2, "hosts": hosts, "expect": {"clock.synchronised": "yes"}}
+    cluster = Cluster.model_validate({"name": "c", "root": "/srv/c", "node_groups": [group]})
+    write_prolog(cluster, folder / "prolog", markers=None, enforce=False, share=None)
+    return str(folder / "prolog")
+
+
+def test_a_prolog_that_cannot_be_installed_or_proves_nothing_is_refused_in_words(tmp_path: Path) -> None:
+    tree = large_site()
+    tree["vars"]["slurm_prolog_folder"] = prolog(tmp_path)
+    assert problems(tree) == []
+    tree["vars"] |= {"slurm_config": {"prolog": "/site/prolog"}, "slurm_prolog_place": "here"}
+    (tmp_path / "prolog/prolog.pyz").unlink()
+    assert [text.split(", and ")[-1] for text in problems(tree)] == [
+        "prolog.pyz is gone from it: surefoot preflight --cluster FILE --write-prolog DIR writes it again",
+        "slurm_config has prolog as well: leave one; a prolog of your own may call the other",
+        "slurm_prolog_place is 'here': write an absolute path without blanks",
+    ]
+    (tmp_path / "prolog/written.json").write_text("{}")
+    assert "no prolog lies in" in problems(tree)[0]
+
+
+def test_a_prolog_that_does_not_know_a_node_is_refused_by_that_nodes_name(tmp_path: Path) -> None:
+    tree = large_site()
+    tree["vars"]["slurm_prolog_folder"] = prolog(tmp_path, "n2,n7")
+    (said,) = problems(tree)
+    assert "no group there has n1: its prolog would prove nothing on them" in said
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -26,7 +27,7 @@ Groups = Mapping[str, Sequence[str]]
 
 _SHARED = (
     "slurm_cluster_name", "slurm_config", "slurm_partitions", "slurm_conf_lines", "slurm_release", "slurm_state_folder",
-    "slurm_uid", "slurm_qos", "slurm_accounts",
+    "slurm_uid", "slurm_qos", "slurm_accounts", "slurm_prolog_folder", "slurm_prolog_place", "slurm_prolog_timeout_s",
 )  # fmt: skip
 """What slurm.conf and accounting are made of: there is one of each, whatever a host says."""
 _OF_NODES = {"slurm_node_cpus": "CPUs", "slurm_node_memory_mib": "RealMemory"}
@@ -50,6 +51,7 @@ def slurm_problems(hostvars: Mapping[str, Variables], groups: Groups, folder: st
         *_one_text(hosts),
         *_partitions(said, groups.get("slurm_node", [])),
         *_backup(said, hostvars, groups),
+        *_prolog(said, groups.get("slurm_node", []), folder),
     ]
 
 
@@ -152,6 +154,37 @@ def _shared_places(host: str, hostvars: Mapping[str, Variables], groups: Groups)
         for one in rows(said, name):
             if str(one.get("fstype") or "") not in _OWN_KINDS and one.get("path"):
                 yield str(one["path"])
+
+
+def _prolog(said: Variables, nodes: Sequence[str], folder: str) -> Iterator[str]:
+    named = str(said.get("slurm_prolog_folder") or "")
+    if not named:
+        return
+    write = "surefoot preflight --cluster FILE --write-prolog DIR"
+    here = Path(folder) / named
+    try:
+        record = json.loads((here / "written.json").read_text())
+        lacking = [name for name in record["sha256"] if not (here / name).is_file()]
+        known = {host for one in record["groups"].values() for host in hosts_of(one["hosts"])}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        yield f"slurm_prolog_folder is {named}, and no prolog lies in {here} ({error}): {write} writes one"
+        return
+    if lacking:
+        yield f"slurm_prolog_folder is {named}, and {few(lacking)} is gone from it: {write} writes it again"
+    if without := [host for host in nodes if host not in known]:
+        yield (
+            f"slurm_prolog_folder is {named}, and no group there has {few(without)}: its prolog would prove nothing on them."
+            f" Put them into hosts of the cluster file, then: {write}"
+        )
+    own = [str(key) for key in said.get("slurm_config") or {} if str(key).lower() == "prolog"]
+    if own:
+        yield (
+            f"slurm_prolog_folder is {named}, and slurm_config has {own[0]} as well: leave one; a prolog of your own may"
+            " call the other"
+        )
+    place = str(said.get("slurm_prolog_place") or "")
+    if not re.fullmatch(r"/[A-Za-z0-9._/-]*[A-Za-z0-9]", place):
+        yield f"slurm_prolog_place is {place!r}: write an absolute path without blanks"
 
 
 def hosts_of(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What Slurm's configuration files say, from data. Pure: nothing here looks at a host.
+"""What Slurm's configuration files say, from data. Nothing here looks at a host.
 
 Filters:
 
@@ -6,6 +6,7 @@ Filters:
 - ``surefoot_slurm_line``: a dictionary as one line ``Key=Value Key=Value``
 - ``surefoot_slurm_merged``: settings over others, whatever the case of their names
 - ``surefoot_declared_files``: files of a host with the digest that each should have
+- ``surefoot_prolog_files``: files of a written prolog, and where they go
 - ``surefoot_files_to_write``: those of them that a host does not have, or not so
 - ``surefoot_units_to_act_on``: services that do not run, or run with other files than are declared
 - ``surefoot_device_list``: device files as gres.conf names them
@@ -14,8 +15,10 @@ Filters:
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 DOCUMENTATION = """
@@ -73,8 +76,23 @@ def _digest(content: str) -> str:
 
 
 def declared_files(files: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Each file with ``sha256`` of its content, and without the content of one that is secret in anything shown."""
-    return [{**file, "sha256": _digest(str(file["content"]))} for file in files]
+    """Each file with ``sha256`` of its content, or of what lies at its ``source`` here. Raises OSError where nothing does."""
+    return [
+        {**file, "sha256": hashlib.sha256(Path(file["source"]).read_bytes()).hexdigest()}
+        if "source" in file
+        else {**file, "sha256": _digest(str(file["content"]))}
+        for file in files
+    ]
+
+
+def prolog_files(folder: str, place: str) -> list[dict[str, Any]]:
+    """Files below `folder` here that go to `place` on nodes, by the record of ``surefoot preflight --write-prolog``."""
+    record = json.loads((Path(folder) / "written.json").read_text())
+    names = sorted([*record["sha256"], "written.json"])
+    return [
+        {"path": f"{place}/{name}", "source": f"{folder}/{name}", "mode": "0755" if name.endswith(".sh") else "0644", "owner": "root"}
+        for name in names
+    ]  # fmt: skip
 
 
 def files_to_write(files: Iterable[Mapping[str, Any]], found: Mapping[str, Sequence[str]]) -> list[str]:
@@ -130,6 +148,7 @@ class FilterModule:
             "surefoot_slurm_line": line,
             "surefoot_slurm_merged": merged,
             "surefoot_declared_files": declared_files,
+            "surefoot_prolog_files": prolog_files,
             "surefoot_files_to_write": files_to_write,
             "surefoot_units_to_act_on": units_to_act_on,
             "surefoot_device_list": device_list,
