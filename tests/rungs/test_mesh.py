@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -101,10 +102,13 @@ def on_nodes(view: View, *names: str) -> View:
     """The evidence as if each rank had been on a node of its own that Slurm calls so."""
     view = with_plan(view, {**view.expect, "ranks_per_node": 1, "nodes": len(names)})
     for rank, name in enumerate(names):
-        view = edited(view, f"raw/mesh/trail-{rank}.json", lambda trail, n=name: trail.update(slurm_node=n))
+        view = edited(
+            view, f"raw/mesh/trail-{rank}.json", lambda trail, n=name: trail.update(slurm_node=n, local_rank=0)
+        )
     return view
 
 
+HOST = socket.gethostname()
 STEP = 4
 """Phases up to the one in which ranks stop in `stopped`."""
 
@@ -252,6 +256,14 @@ def test_a_trail_of_another_rank_attempt_or_process_is_refused(good: View, chang
         judged(RUNG, edited(good, TRAIL, change))
 
 
-def test_a_host_with_too_many_ranks_is_named(good: View) -> None:
+def test_a_rank_with_another_ranks_place_is_named_whatever_it_reports(good: View) -> None:
     view = edited(good, TRAIL, lambda t: t.update(local_rank=2))
-    assert "has local ranks 0,2" in str(check_of(view, "placed").actual)
+    assert f"rank 1 on {HOST} has LOCAL_RANK 2, its place is 1" in str(check_of(view, "placed").actual)
+    assert "mesh.placed" in failed(RUNG, edited(view, SECOND, lambda r: r.update(local_rank=2)))
+    swapped = edited(view, "raw/mesh/trail-2.json", lambda t: t.update(local_rank=1))
+    assert "mesh.placed" in failed(RUNG, swapped)
+
+
+def test_a_host_with_too_many_ranks_is_named(good: View) -> None:
+    view = with_plan(good, {**good.expect, "ranks_per_node": 1, "nodes": 3})
+    assert f"{HOST} has 3 ranks" in str(check_of(view, "placed").actual)

@@ -21,7 +21,7 @@ from surefoot.rungs.found_network import Network, asked, network_checks, network
 from surefoot.rungs.judging import RankData, Said, decide, said, shorten, summed_up
 from surefoot.rungs.mesh_log import environment_of, log_checks
 from surefoot.rungs.mesh_ranks import Mesh as Seen
-from surefoot.rungs.mesh_ranks import at_fault, rank_checks
+from surefoot.rungs.mesh_ranks import at_fault, misplaced_ranks, rank_checks
 from surefoot.rungs.nccl_checks import LOG_ENVIRONMENT, network_asked, wants_sockets
 from surefoot.rungs.step_values import StepValues, problems, refuse_misshapen
 from surefoot.rungs.threads import cpus_per_rank
@@ -99,6 +99,8 @@ class Mesh(Rung[MeshSpec, Facts]):
     def read(self, view: View) -> Facts:
         trails = _trails(view)
         whole = len(trails) == view.expect["world_size"] and all(trail.finished for trail in trails.values())
+        # Ranks in a wrong place are told from their trails; nothing that they report is as it was asked for.
+        whole = whole and not misplaced_ranks(trails, view.expect["ranks_per_node"])
         ranks = said(view.evidence, JOB, Meshed) if whole else ()
         for rank in ranks:
             refuse_misshapen(rank.data.step, view.expect["world_size"], rank.file)

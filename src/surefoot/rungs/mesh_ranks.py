@@ -114,18 +114,20 @@ def _host(rank: int, mesh: Mesh, per_node: int) -> str:
     return beside or f"node {node} of the job, from which nothing came"
 
 
+def misplaced_ranks(trails: Mapping[int, Trail], per_node: int) -> list[int]:
+    """Ranks whose LOCAL_RANK is not their place on their node: they take another rank's GPU."""
+    return [rank for rank, trail in sorted(trails.items()) if trail.local_rank != rank % per_node]
+
+
 def _placed(mesh: Mesh, view: View) -> Check:
     """Each node has its ranks, numbered from 0, and no two nodes are one host."""
     nodes, per_node = view.expect["nodes"], view.expect["ranks_per_node"]
     hosts = Counter(trail.host for trail in mesh.trails.values())
     wrong = [f"{host} has {count} ranks" for host, count in sorted(hosts.items()) if count != per_node]
-    locals_of: dict[str, list[int]] = {}
-    for trail in mesh.trails.values():
-        locals_of.setdefault(trail.host, []).append(trail.local_rank)
+    misplaced = misplaced_ranks(mesh.trails, per_node)
     wrong += [
-        f"{host} has local ranks {listed(found)}"
-        for host, found in sorted(locals_of.items())
-        if hosts[host] == per_node and sorted(found) != list(range(per_node))
+        f"{mesh.trails[rank].where} has LOCAL_RANK {mesh.trails[rank].local_rank}, its place is {rank % per_node}"
+        for rank in misplaced
     ]
     if len(hosts) != nodes:
         wrong.append(f"{len(hosts)} hosts: {', '.join(sorted(hosts)[:8])}")
@@ -136,7 +138,9 @@ def _placed(mesh: Mesh, view: View) -> Check:
         expected=f"{nodes} × {per_node}",
         actual=shorten(wrong) or f"{nodes} × {per_node}",
         evidence=_refs(mesh, view) or (view.evidence.ref("raw/mesh/job.json"),),
-        next_action="look at --nodes and --ntasks-per-node of the job, and whether two nodes have one name",
+        next_action="look at --nodes and --ntasks-per-node of the job, at what else sets LOCAL_RANK (a wrapper, a profile), "
+        "and whether two nodes have one name",
+        nodes=at_fault(misplaced, mesh, view),
     )
 
 
