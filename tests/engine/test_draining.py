@@ -131,6 +131,16 @@ def test_scontrol_is_not_believed_but_what_stands_there_afterwards(monkeypatch: 
     assert [each.nodes for each in found.to_do] == [("n2",)]
 
 
+def test_whoever_drained_it_in_between_is_told_and_nothing_is_left_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def person(slurm: SlurmToDrain, look: int) -> None:
+        if look > 1:
+            slurm.nodes["n2"] = ("drained", "mine, jo")
+
+    found = drained(fleet(2, refusal=REFUSED, before_look=person), monkeypatch, failed("n2"))
+    assert [(each.drained, each.told) for each in found.stands] == [(True, "n2 is drained (mine, jo)")]
+    assert (found.to_do, len(found.problems)) == ((), 1)
+
+
 def test_a_link_that_breaks_is_not_tried_again_and_what_stands_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     slurm = fleet(2, broken=True)
     found = drained(slurm, monkeypatch, failed("n2"))

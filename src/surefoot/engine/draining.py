@@ -26,7 +26,7 @@ class Stands:
 
     node: str
     drained: bool
-    """It is drained, or drains, for our reason."""
+    """It is drained, or drains: by us, or by who came between, whose reason `told` shows."""
     told: str
 
 
@@ -73,8 +73,8 @@ class _Drainer:
         self._found = tuple(found)
         self._partition = partition
         self._share = share
-        self._tried: dict[str, str] = {}
-        """Node → the reason that Slurm was asked to set."""
+        self._tried: list[str] = []
+        """Nodes that Slurm was asked to drain."""
 
     def run(self, *, act: bool) -> Draining:
         try:
@@ -111,7 +111,7 @@ class _Drainer:
 
     def _set(self, proposal: Proposal) -> None:
         """Raises SchedulerError where Slurm refuses. Not repeated over a link that broke: somebody may have acted since."""
-        self._tried |= dict.fromkeys(proposal.nodes, proposal.reason)
+        self._tried += proposal.nodes
         result = self._connection.run(proposal.argv, timeout_s=90)
         if result.exit_code != 0:
             raise SchedulerError(
@@ -127,13 +127,13 @@ class _Drainer:
             rows = {row.name: row for row in self._rows()}
         except MachineryError as error:
             return tuple(Stands(node, False, f"not known: {error.message}") for node in self._tried)
-        return tuple(_stands(node, reason, rows.get(node)) for node, reason in self._tried.items())
+        return tuple(_stands(node, rows.get(node)) for node in self._tried)
 
 
-def _stands(node: str, reason: str, row: NodeRow | None) -> Stands:
+def _stands(node: str, row: NodeRow | None) -> Stands:
     if row is None:
         return Stands(node, drained=False, told=f"sinfo does not show {node} any more")
-    return Stands(node, drained=row.state.startswith("drain") and row.reason == reason, told=row.told)
+    return Stands(node, drained=row.state.startswith("drain"), told=row.told)
 
 
 def over(plan: Proposals) -> str:
