@@ -203,10 +203,14 @@ def test_a_folder_with_anything_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine/notes.txt").write_text("x")
     (tmp_path / "other").mkdir()
     (tmp_path / "other/prolog.sh").write_text("#!/bin/sh\n")
+    write(tmp_path / "linked")
+    (tmp_path / "linked/README").rename(tmp_path / "kept")
+    (tmp_path / "linked/README").symlink_to(tmp_path / "kept")
     (tmp_path / "file").write_text("x")
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     for name, words in {
-        "mine": "notes.txt", "other": "prolog.sh", "file": "that is no folder", "link": "that is no folder",
+        "mine": "did not write: notes.txt", "other": "did not write: prolog.sh", "linked": "did not write: README",
+        "file": "that is no folder", "link": "that is no folder",
     }.items():  # fmt: skip
         with pytest.raises(RequestError, match=re.escape(words)):
             write(tmp_path / name)
@@ -251,6 +255,7 @@ def test_the_record_says_whose_nodes_are_whose(tmp_path: Path) -> None:
 
 def test_python_3_9_can_read_the_archive_and_any_python_3_its_beginning() -> None:
     with zipfile.ZipFile(io.BytesIO(archive())) as packed:
+        assert {entry.date_time[0] for entry in packed.infolist()} == {1980}, "or it would be another each time"
         for name in packed.namelist():
             oldest = (3, 4) if name == "__main__.py" else OLDEST_PYTHON
             ast.parse(packed.read(name), name, feature_version=oldest)
