@@ -64,7 +64,7 @@ def preflight(toy: ToyCli, slurm: SlurmToDrain, monkeypatch: pytest.MonkeyPatch,
 
 
 def reason(toy: ToyCli) -> str:
-    return f"surefoot: toy.answer: 41 {toy.only_run.folder.name}/rungs/precheck/attempt-001/raw/toy/answer"
+    return f"surefoot: toy.answer: 41, expected 42 {toy.only_run.folder.name}/rungs/precheck/attempt-001/raw/toy/answer"
 
 
 def test_a_node_at_fault_is_proposed_as_a_command_to_paste_and_nothing_is_changed(

@@ -81,7 +81,7 @@ class _Drainer:
             asked = plan = self._look()
         except MachineryError as error:
             return Draining(
-                self._found, problems=(f"{len(self._found)} node(s) at fault, and nothing was changed: {error}",)
+                self._found, problems=(f"{len(self._found)} node(s) at fault, and nothing was changed: {_said(error)}",)
             )
         left_alone, problems = dict(plan.left_alone), []
         while act and plan.commands:
@@ -89,7 +89,7 @@ class _Drainer:
                 self._set(plan.commands[0])
                 plan = self._look()
             except MachineryError as error:
-                problems.append(str(error))
+                problems.append(_said(error))
                 break
             left_alone |= plan.left_alone
         if self._tried and plan.withheld:
@@ -134,6 +134,10 @@ def _stands(node: str, row: NodeRow | None) -> Stands:
     if row is None:
         return Stands(node, drained=False, told=f"sinfo does not show {node} any more")
     return Stands(node, drained=row.state.startswith("drain"), told=row.told)
+
+
+def _said(error: MachineryError) -> str:
+    return f"{error.message}. Next: {error.next_action}" if error.next_action else error.message
 
 
 def over(plan: Proposals) -> str:

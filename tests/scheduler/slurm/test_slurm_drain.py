@@ -189,6 +189,22 @@ def test_a_reason_is_short_printable_ascii_and_names_its_run(actual: str, identi
     assert found == " ".join(found.split())
 
 
+@pytest.mark.parametrize(
+    ("expected", "actual", "words"),
+    [
+        (8, 7, "7, expected 8 GPUs"),
+        ("580.95.05", "580.65.06", "580.65.06, expected 580.95.05 GPUs"),
+        ("", "n2 → 127.0.1.1", "n2 -> 127.0.1.1"),
+        ("x" * 41, "y", "y"),
+        (None, False, "False"),
+        (0, None, "its driver is the declared one"),
+    ],
+)
+def test_words_are_what_was_found_and_what_should_have_been(expected: Any, actual: Any, words: str) -> None:
+    found = reason_of([check(expected=expected, actual=actual, unit="GPUs")], RUN)
+    assert found == f"{OURS}precheck.node1.driver: {words} {RUN}/{FILE}"
+
+
 def test_a_long_word_is_cut_and_the_path_stays_whole() -> None:
     found = reason_of([check(actual="x" * 900)], RUN)
     assert found.endswith(f"... {RUN}/{FILE}")

@@ -23,6 +23,7 @@ OURS = "surefoot: "
 LONGEST = 250
 """Characters of a reason, all ASCII: accounting keeps 255 bytes (TINYTEXT in slurmdbd's event table)."""
 _LEAST_WORDS = 20
+_SHORT = 40
 _UNSAFE = re.compile(r"[^A-Za-z0-9 .,:;/_+@%*()\[\]<>-]+")
 """Quotes are stripped by scontrol at the ends, ``=`` and ``|`` separate for programs that read its output."""
 
@@ -120,9 +121,17 @@ def reason_of(checks: Sequence[Check], run_id: str) -> str:
     if room < _LEAST_WORDS:
         where = _plain(run_id)
         room = LONGEST - len(head) - len(more) - 1 - len(where)
-    words = _plain(first.claim if first.actual is None else str(first.actual))
+    words = _words(first)
     shown = words if len(words) <= room else f"{words[: room - 3]}..."
     return " ".join(f"{head}{shown}{more} {where}".split())
+
+
+def _words(check: Check) -> str:
+    """What was found, and what should have been where that is short."""
+    if check.actual is None:
+        return _plain(check.claim)
+    wanted = "" if check.expected in (None, "") else _plain(f"{check.expected} {check.unit}")
+    return f"{_plain(str(check.actual))}{f', expected {wanted}' if 0 < len(wanted) <= _SHORT else ''}"
 
 
 def _plain(text: str) -> str:
