@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -179,20 +178,6 @@ def test_nodes_that_fail_in_the_same_second_are_counted_by_their_markers(
 def test_where_no_marker_can_be_left_nothing_is_drained(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert _ends(tmp_path, GONE, enforce=True, markers=str(tmp_path / "no")) == 0
     assert "no marker could be left" in capfd.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("says", "ends"), [("sys.exit(3)", 1), ("sys.exit(0)", 0), ("no such name", 0), ("raise OSError", 0)]
-)
-def test_the_script_of_the_page_stops_a_job_for_3_alone(tmp_path: Path, says: str, ends: int) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "prolog.md").read_text()
-    block = re.search(r"```sh\n(.*?)```", page, re.DOTALL)
-    assert block is not None
-    node = tmp_path / "surefoot" / "node"
-    node.mkdir(parents=True)
-    (node / "prolog.py").write_text(f"import sys\n{says}\n")
-    script = block[1].replace("/opt/surefoot/src", str(tmp_path))
-    assert subprocess.run(["sh", "-c", script], stderr=subprocess.DEVNULL, check=False).returncode == ends
 
 
 def test_it_needs_the_standard_library_alone(tmp_path: Path) -> None:
