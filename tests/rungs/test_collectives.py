@@ -304,6 +304,35 @@ def test_two_nodes_whose_ports_are_made_one_pass_by_what_each_port_moved(two_nod
     assert "bounce through the host" in judged(RUNG, two_nodes).details["gpudirect"]
 
 
+def declaring(view: View, **group: Any) -> View:
+    """The same evidence under a cluster file whose group says this, as the rung plans what to expect of it."""
+    whole = {"name": "sparks", "count": 2, "gpus_per_node": 1, **group}
+    asked = {"max_size": "64KiB", "factor": 64}
+    root = Path(view.inputs.cluster.root)
+    network = planned(RUNG, asked, root, node_groups=[whole], scheduler={"kind": "slurm"}).plan.expect["network"]
+    plan = view.plan.model_copy(update={"expect": {**view.plan.expect, "network": network}})
+    return replace(view, evidence=replace(view.evidence, plan=plan))
+
+
+def rails(*hcas: str) -> list[dict[str, Any]]:
+    return [{"name": hca, "rate_gbit_s": 200, "hca": hca} for hca in hcas]
+
+
+def test_rails_and_gpudirect_that_the_cluster_file_declares_are_what_the_log_is_held_to(two_nodes: View) -> None:
+    assert failed(RUNG, declaring(two_nodes, rails=rails("mlx5_0", "mlx5_1"))) == set()
+    absent = declaring(two_nodes, rails=rails("mlx5_0", "mlx5_7"))
+    assert "collectives.rails" in failed(RUNG, absent)
+    assert "NCCL did not find mlx5_7:1" in str(check_of(absent, "rails").actual)
+    # A port that is no declared rail may idle and count errors.
+    other = readings(2**31, 0)
+    other["after"]["value"]["mlx5_1:1"]["value"]["symbol_error"] = 3
+    beside = data(two_nodes, SECOND, ports=other)
+    assert failed(RUNG, beside) == {"collectives.rails", "collectives.rail_errors"}
+    assert failed(RUNG, declaring(beside, rails=rails("mlx5_0"))) == set()
+    assert failed(RUNG, declaring(two_nodes, gpudirect="expected")) == {"collectives.gdr"}
+    assert "GPUDirect, which is not judged: " in check_of(declaring(two_nodes), "rails").derivation
+
+
 @pytest.mark.parametrize("moved", [(2**31, 0), (4096, 4096)])
 def test_a_port_that_was_idle_or_moved_less_than_the_sweep_must_fails(two_nodes: View, moved: tuple[int, int]) -> None:
     idle = data(two_nodes, SECOND, ports=readings(*moved))

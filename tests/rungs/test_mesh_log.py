@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from nccl_written import Job
+from rungs_harness import planned
 from surefoot.benchmarks.mesh import ORDER, Trail
 from surefoot.errors import EvidenceError
 from surefoot.evidence import Blob, EvidenceSet
@@ -17,6 +18,7 @@ from surefoot.model.check import Check
 from surefoot.model.run import Plan
 from surefoot.model.status import Status
 from surefoot.rungs.base import View
+from surefoot.rungs.mesh import RUNG
 from surefoot.rungs.mesh_log import log_checks
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "nccl_log" / "mesh-h200-x2"
@@ -98,30 +100,55 @@ def test_the_log_of_another_process_is_refused() -> None:
         judged((GOLDEN / "p2p.out").read_text() + stranger)
 
 
-def test_a_mesh_over_two_nodes_fails_where_one_rail_of_two_carries() -> None:
-    network = {"rails": ["mlx5_0", "mlx5_1"], "gpudirect": False}
-    found = {}
-    for name, job in {"both": Job(), "one": Job(devices=("IB/0/GDRDMA", "IB/0/GDRDMA"))}.items():
-        text = job.text()
-        members = {
-            int(rank): (host, int(pid))
-            for host, pid, rank in re.findall(r"(n\d):(\d+):\d+ .* rank (\d) .*Init START", text)
-        }
-        world = len(members)
-        phases = [{"name": phase.name, "began": 1.7e9, "took_s": 1.0, "problem": None} for phase in ORDER]
-        trails = {
-            rank: Trail.model_validate(
-                {
-                    "rank": rank, "local_rank": 0, "world_size": world, "nonce": "n", "job_id": "1", "host": host,
-                    "slurm_node": None, "pid": pid, "facts": {}, "phases": phases,
-                }
-            )
-            for rank, (host, pid) in members.items()
-        }  # fmt: skip
-        view = view_of(text, trails)
-        view.plan.expect.update({"nodes": 2, "world_size": world, "network": network})
-        found[name] = next(c for c in log_checks(trails, view) if c.id == "mesh.nccl.rails")
-    assert found["both"].status is Status.PASSED
-    assert found["one"].status is Status.FAILED
-    assert "nothing sends over mlx5_1:1" in (found["one"].actual or "")
-    assert found["one"].evidence[0].line is not None
+def over_two_nodes(job: Job, root: Path, **group: Any) -> dict[str, Check]:
+    """Checks of the log of ranks on two nodes of that group, as the mesh itself plans what to expect of them."""
+    text = job.text()
+    members = {
+        int(rank): (host, int(pid))
+        for host, pid, rank in re.findall(r"(n\d):(\d+):\d+ .* rank (\d) .*Init START", text)
+    }
+    world = len(members)
+    phases = [{"name": phase.name, "began": 1.7e9, "took_s": 1.0, "problem": None} for phase in ORDER]
+    trails = {
+        rank: Trail.model_validate(
+            {
+                "rank": rank, "local_rank": 0, "world_size": world, "nonce": "n", "job_id": "1", "host": host,
+                "slurm_node": None, "pid": pid, "facts": {}, "phases": phases,
+            }
+        )
+        for rank, (host, pid) in members.items()
+    }  # fmt: skip
+    declared = {"name": "g", "count": 2, "gpus_per_node": world // 2, **group}
+    plan = planned(RUNG, {"nodes": 2}, root, node_groups=[declared], scheduler={"kind": "slurm"}).plan
+    view = view_of(text, trails)
+    view.plan.expect.update({name: plan.expect[name] for name in ("nodes", "world_size", "network", "sockets")})
+    return {check.id.removeprefix("mesh.nccl."): check for check in log_checks(trails, view)}
+
+
+def rails(*hcas: str) -> list[dict[str, Any]]:
+    return [{"name": hca, "rate_gbit_s": 200, "hca": hca} for hca in hcas]
+
+
+def test_a_mesh_over_two_nodes_fails_where_one_rail_of_two_carries(tmp_path: Path) -> None:
+    declared = rails("mlx5_0", "mlx5_1")
+    assert over_two_nodes(Job(), tmp_path, rails=declared)["rails"].status is Status.PASSED
+    one = over_two_nodes(Job(devices=("IB/0/GDRDMA", "IB/0/GDRDMA")), tmp_path, rails=declared)["rails"]
+    assert one.status is Status.FAILED
+    assert "nothing sends over mlx5_1:1" in (one.actual or "")
+    assert one.evidence[0].line is not None
+
+
+def test_a_mesh_holds_the_log_to_the_rails_and_the_gpudirect_that_the_cluster_file_declares(tmp_path: Path) -> None:
+    storage = Job(using=" [0]mlx5_0:1/IB [1]mlx5_1:1/IB [2]mlx5_9:1/RoCE [RO]; OOB ib0:10.0.0.1<0>")
+    declared = rails("mlx5_0", "mlx5_1")
+    assert over_two_nodes(storage, tmp_path, rails=declared)["rails"].status is Status.PASSED
+    assert over_two_nodes(storage, tmp_path)["rails"].status is Status.FAILED
+    absent = over_two_nodes(Job(), tmp_path, rails=rails("mlx5_0", "mlx5_7"))["rails"]
+    assert absent.status is Status.FAILED
+    assert "NCCL did not find mlx5_7:1" in str(absent.actual)
+    bounced = Job(devices=("IB/0", "IB/1"))
+    expected = over_two_nodes(bounced, tmp_path, rails=declared, gpudirect="expected")
+    assert expected["gdr"].status is Status.FAILED
+    observed = over_two_nodes(bounced, tmp_path, rails=declared)
+    assert "gdr" not in observed
+    assert "GPUDirect, which is not judged: 8 of 8 bounce through the host" in observed["rails"].derivation

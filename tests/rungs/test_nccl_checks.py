@@ -71,6 +71,27 @@ def test_gpudirect_is_claimed_only_where_every_group_expects_it() -> None:
         assert "gdr" not in found(bounced, expected, other)
 
 
+def test_gpudirect_of_a_group_that_expects_it_is_judged_on_its_own_nodes_and_told_of_the_others() -> None:
+    bounced = Job(devices=("IB/0", "IB/1"))
+    first = two("mlx5_0", "mlx5_1", gpudirect="expected", hosts="n1")
+    failed = found(bounced, first, two("mlx5_0", "mlx5_1", gpudirect="never", hosts="n2"))
+    assert failed["gdr"].status is Status.FAILED
+    assert failed["gdr"].claim.endswith(" on n1")
+    assert failed["gdr"].shown == "4 of 4 bounce through the host, on n1"
+    assert "judged on n1 alone: 8 of 8 bounce" in failed["rails"].derivation
+    assert found(Job(), first, {"hosts": "n2"})["gdr"].status is Status.PASSED
+    # A node of which the log shows no RDMA at all is no pass, and one that takes no part is not judged.
+    text = "".join(
+        line.replace("NET/IB/0/GDRDMA", "NET/Socket/0").replace("NET/IB/1/GDRDMA", "NET/Socket/0")
+        if line.startswith("n3:") else line
+        for line in Job(nodes=3).text().splitlines(keepends=True)
+    )  # fmt: skip
+    expect = {"sockets": False, "network": network_asked(cluster({**first, "hosts": "n[1,3]"}, {"hosts": "n2"}))}
+    gdr = next(f for f in network_findings(read_log({"log": text}), expect, ["n1", "n2", "n3"]) if f.name == "gdr")
+    assert (gdr.status, gdr.shown) == (Status.INCONCLUSIVE, "no connection of n3 over an RDMA network")
+    assert "gdr" not in found(bounced, {**first, "hosts": "n7"}, {"hosts": "n[1-2]"})
+
+
 def test_on_one_node_or_over_tcp_that_is_wanted_nothing_is_claimed_of_rails() -> None:
     assert found(Job(), {}, hosts=("n1", "n1")) == {}
     assert found(Job(), {}, sockets=True) == {}

@@ -7,7 +7,7 @@ INCONCLUSIVE. Rails, which need more than one kind of line, are judged in ``nccl
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -316,10 +316,17 @@ def _hosts_of_many(log: NcclLog) -> set[str]:
     return found
 
 
-def direct(log: NcclLog) -> Finding:
-    """Every connection over an RDMA network reads and writes GPU memory (GPUDirect), none bounces through the host's."""
+def direct(log: NcclLog, hosts: Collection[str] | None = None) -> Finding:
+    """Every connection over an RDMA network reads and writes GPU memory (GPUDirect), none bounces through the host's.
+
+    `hosts`: those (up to the first dot) whose own ends are judged; None: all. Each has to have such a connection.
+    """
     claim = "every connection over the network goes straight to GPU memory (GPUDirect RDMA)"
-    over = [link for link in log.connections if link.kind in (Kind.NET, Kind.COLLNET) and not link.sockets]
+    claim += f" on {named(hosts)}" if hosts is not None else ""
+    over = [
+        link for link in log.connections
+        if link.kind in (Kind.NET, Kind.COLLNET) and not link.sockets and (hosts is None or link.process.host in hosts)
+    ]  # fmt: skip
     bounced = [link for link in over if not link.gdr]
     shared = {
         "expected": "/GDRDMA in each",
@@ -342,7 +349,8 @@ def direct(log: NcclLog) -> Finding:
         )  # fmt: skip
     if not over:
         return finding("gdr", claim, None, shown="no connection over an RDMA network", lines=(), **shared)
-    missing = open_ends(log)
+    silent = sorted(set(hosts or ()) - {link.process.host for link in over})
+    missing = [*([f"no connection of {named(silent)} over an RDMA network"] if silent else []), *open_ends(log)]
     if missing:
         return finding("gdr", claim, None, shown="; ".join(missing), lines=(), **shared)
     first_lines = {link.process.host: link.line for link in reversed(over)}

@@ -41,7 +41,8 @@ class NodeGroup(Record):
     rails: tuple[Rail, ...] = ()
     gpudirect: Literal["expected", "never", "unknown"] = "unknown"
     """Whether the network reaches GPU memory itself (GPUDirect RDMA). ``expected``: claimed of every connection
-    between nodes. ``never``: host memory is right (GB10). ``unknown``: not claimed."""
+    between nodes; where only some groups say so, of the nodes that these name in `hosts`. ``never``: host memory is
+    right (GB10). ``unknown``: not claimed."""
     expect: dict[str, str] = {}
     """What the pre-check's facts must say on each node, by the drift matrix's names: ``gpu*.vbios: 96.00.A5.00.1A``.
     ``surefoot preflight --learn FILE`` writes them from what was seen, to be reviewed."""

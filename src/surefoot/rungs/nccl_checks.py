@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from surefoot.benchmarks.nccl_claims import Finding, direct
+from surefoot.benchmarks.nccl_claims import Finding, direct, named
 from surefoot.benchmarks.nccl_log import NcclLog, read_log
 from surefoot.benchmarks.nccl_log_lines import Process
 from surefoot.benchmarks.nccl_rails import PortBytes, available, port_name, rails
@@ -35,9 +35,11 @@ def network_asked(cluster: Cluster) -> dict[str, Any]:
 
     Devices are those of `rails` where all node groups declare the same ones, each by its `hca`. Where groups
     differ, as ``groups``, those of each group that names its hosts and all its devices. Of other hosts every port
-    that NCCL had to choose from is to carry. GPUDirect is claimed where every group says so.
+    that NCCL had to choose from is to carry. GPUDirect is claimed where every group says so; where only some do, of
+    the nodes that these name, as ``gpudirect_hosts``.
     """
     groups = cluster.node_groups
+    direct_ones = [group for group in groups if group.gpudirect == "expected"]
     devices = {tuple(rail.hca for rail in group.rails) for group in groups}
     same = devices.pop() if len(devices) == 1 else ()
     differ = [group for group in groups if devices and group.hosts and group.rails]
@@ -48,7 +50,8 @@ def network_asked(cluster: Cluster) -> dict[str, Any]:
             for group in differ
             if all(rail.hca for rail in group.rails)
         ],
-        "gpudirect": all(group.gpudirect == "expected" for group in groups),
+        "gpudirect": len(direct_ones) == len(groups),
+        "gpudirect_hosts": [group.hosts for group in direct_ones if group.hosts and direct_ones != list(groups)],
     }
 
 
@@ -85,7 +88,11 @@ def network_findings(
         found = replace(found, derivation=f"{found.derivation}; by the log alone: {shorten(gaps)}")
     if asked["gpudirect"]:
         return [found, direct(log)]
-    return [replace(found, derivation=f"{found.derivation}; GPUDirect, which is not judged: {gpudirect_seen(log)}")]
+    expecting = {host.split(".")[0] for text in asked.get("gpudirect_hosts", ()) for host in expand(text)}
+    of = sorted(expecting & {name.split(".")[0] for name in names})
+    judged = f"judged on {named(of)} alone" if of else "which is not judged"
+    found = replace(found, derivation=f"{found.derivation}; GPUDirect, {judged}: {gpudirect_seen(log)}")
+    return [found, *([direct(log, of)] if of else [])]
 
 
 def between_nodes(expect: Mapping[str, Any], hosts: Iterable[str]) -> bool:
