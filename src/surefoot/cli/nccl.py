@@ -1,4 +1,4 @@
-"""``surefoot nccl``: captures of nccl-tests, without a cluster and without a run."""
+"""``surefoot nccl read``: captures of nccl-tests as tables, without a cluster and without a run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import csv
 import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path, PurePath
+from pathlib import PurePath
 
 import click
 from rich import box
@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from surefoot.benchmarks.nccl_tests import NcclTest, doubts, wrong_values
-from surefoot.benchmarks.nccl_tests_json import read_json
-from surefoot.benchmarks.nccl_tests_text import read_text
+from surefoot.cli.captures import tests_in
+from surefoot.cli.nccl_compare import compare_command
 from surefoot.cli.options import json_option
 from surefoot.errors import EvidenceError, RequestError
 from surefoot.model.status import ExitCode
@@ -24,8 +24,6 @@ from surefoot.reports.live import never_fail_to_print
 from surefoot.reports.text import terminal_safe
 from surefoot.units import format_size
 
-LARGEST_FILE = 512 * 1024**2
-"""Bytes. A log of a thousand nodes with NCCL_DEBUG=INFO is a tenth of it."""
 _COLUMNS = (
     "file", "collective", "ranks", "size_bytes", "placement", "time_us", "algbw_gb_s", "busbw_gb_s", "wrong",
 )  # fmt: skip
@@ -33,7 +31,10 @@ _COLUMNS = (
 
 @click.group("nccl")
 def nccl_command() -> None:
-    """Read what nccl-tests printed or wrote."""
+    """Read and compare what nccl-tests printed or wrote."""
+
+
+nccl_command.add_command(compare_command)
 
 
 @nccl_command.command("read")
@@ -54,7 +55,7 @@ def read_command(*, files: tuple[str, ...], ranks: int | None, as_csv: bool, as_
     refused: list[EvidenceError] = []
     for file in files:
         try:
-            tests += _read(file)
+            tests += tests_in(file)
         except EvidenceError as error:
             refused.append(error)
     found = [(test, doubts(test, ranks=ranks)) for test in tests]
@@ -73,30 +74,6 @@ def read_command(*, files: tuple[str, ...], ranks: int | None, as_csv: bool, as_
     if any(wrong_values(test) for test in tests):
         return int(ExitCode.DISPROVED)
     return int(ExitCode.UNPROVED if refused or any(said for _, said in found) else ExitCode.PROVED)
-
-
-def _read(file: str) -> Sequence[NcclTest]:
-    """Raises EvidenceError for what is no capture, RequestError for what cannot be opened."""
-    data = sys.stdin.buffer.read(LARGEST_FILE + 1) if file == "-" else _bytes(Path(file))
-    if len(data) > LARGEST_FILE:
-        raise EvidenceError(f"is larger than {format_size(LARGEST_FILE)}", file=file)
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise EvidenceError(f"is no text: byte {data[error.start]:#04x}", file=file, line=line) from None
-    return [read_json(text, file)] if text.lstrip()[:1] == "{" else read_text(text, file)
-
-
-def _bytes(path: Path) -> bytes:
-    """Of a regular file: one that is a pipe would wait for a writer."""
-    try:
-        if not path.is_file() and path.exists():
-            raise RequestError(f"{path}: is no regular file", next_action="name one, or - for standard input")
-        with path.open("rb") as opened:
-            return opened.read(LARGEST_FILE + 1)
-    except OSError as error:
-        raise RequestError(f"{path}: {error.strerror or error}") from None
 
 
 def _print(found: Sequence[tuple[NcclTest, list[str]]]) -> None:
