@@ -47,6 +47,7 @@ SHOWN_BY = {
     "gres-missing": "nodes",
     "slurm-conf-edited": "slurm.conf",
     "disk-full": "disks",
+    "disk-slow": "disks",
     "clock-off": "clocks",
     "stale-job-folder": "shared root",
     "slurmctld-stopped": "nodes",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from surefoot.errors import RequestError
-from surefoot.lab import network
+from surefoot.lab import disk, network
 from surefoot.lab.base_root import CLOCK_LIBRARY
 from surefoot.lab.configuration import GRES_CONF, SLURM_CONF, SPOOL, gres_conf
 from surefoot.lab.hosts import script_on_host
@@ -189,6 +189,16 @@ FAULTS: dict[str, Fault] = {
         ),
         registers_anew=True,
         present=_true("grep -q '^lab-full ' /proc/mounts"),
+    ),
+    "disk-slow": Fault(
+        what="what the host reads from the disk below the shared root is held to a rate, by the kernel",
+        seen="at once: what is not in memory already is read slowly on that host alone; nothing fails",
+        where="node",
+        apply=lambda place: disk.hold(place.state.spec.name, place.host, place.paths.shared, place.setting),
+        mend=lambda place: disk.let_go(place.state.spec.name, place.host, place.paths.shared),
+        present=lambda place: disk.is_held(place.state.spec.name, place.host),
+        setting="2MB",
+        allowed=disk.RATES,
     ),
     "clock-off": Fault(
         what="every program started from now on sees another time (a preloaded library; the kernel has one clock for all hosts)",

@@ -14,6 +14,7 @@ from surefoot.errors import MachineryError
 from surefoot.lab import scripts
 from surefoot.lab.base_root import version
 from surefoot.lab.commands import run
+from surefoot.lab.disk import groups as disk_groups
 from surefoot.lab.machine import cgroup_folders
 from surefoot.lab.places import LabHome
 from surefoot.lab.spec import CLIMBER, LabSpec, Tier, namespace
@@ -165,10 +166,11 @@ def end(state: LabState) -> None:
         if time.monotonic() > deadline:
             raise MachineryError(f"hosts that will not end: {', '.join(alive)}", next_action="look at ps and dmesg")
         time.sleep(0.02)
+    name = state.spec.name
     for host in state.spec.hosts:
-        for group in cgroup_folders(state.spec.name, host):
+        for group in (*cgroup_folders(name, host), *disk_groups(name, host)):
             _empty(group)
-    for group in cgroup_folders(state.spec.name, "any"):
+    for group in (*cgroup_folders(name, "any"), *disk_groups(name, "any")):
         for folder in (group.parent, group.parent.parent):
             with contextlib.suppress(OSError):  # another lab is below it, or it was never made
                 folder.rmdir()

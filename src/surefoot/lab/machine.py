@@ -33,7 +33,7 @@ _NAMESPACES = ("net", "mnt", "uts", "pid", "ipc")
 _NO_UPPER = ("overlay", "nfs", "nfs4", "fuse", "cifs", "9p", "virtiofs", "vfat")
 """File systems that overlayfs can't put its upper layer on."""
 _MIN_FREE_GIB = 3.0
-_CGROUP = Path("/sys/fs/cgroup")
+CGROUP = Path("/sys/fs/cgroup")
 _PRIVILEGED = "use a virtual machine, or a container of root's started with --privileged"
 
 
@@ -105,7 +105,7 @@ def _kernel() -> Iterable[Problem]:
     if not _has_overlay():
         yield Problem("the kernel knows no overlayfs", "use a kernel that has it (modprobe overlay must work)")
     if not cgroup_folders("probe", "probe"):
-        yield Problem(f"no cgroup hierarchy is mounted on {_CGROUP}", f"mount -t cgroup2 none {_CGROUP}")
+        yield Problem(f"no cgroup hierarchy is mounted on {CGROUP}", f"mount -t cgroup2 none {CGROUP}")
 
 
 def _has_overlay() -> bool:
@@ -156,7 +156,7 @@ def filesystem(place: Path) -> str:
     return kind
 
 
-def cgroup_folders(lab: str, host: str, top: Path = _CGROUP) -> list[Path]:
+def cgroup_folders(lab: str, host: str, top: Path = CGROUP) -> list[Path]:
     """The cgroups of one host: one in each hierarchy that systemd keeps account of processes in.
 
     Hybrid machines have two (``unified`` and ``systemd``), old ones ``systemd``, new ones the top

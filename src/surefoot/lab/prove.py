@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from surefoot.errors import MachineryError
-from surefoot.lab import network
+from surefoot.lab import disk, network
 from surefoot.lab.commands import run
 from surefoot.lab.configuration import SLURM_CONF, SPOOL
 from surefoot.lab.hosts import as_climber, on_host, script_on_host
@@ -138,7 +138,10 @@ def _disks(_: LabHome, state: LabState) -> str:
 
     script = f"for place in {SPOOL} /tmp; do echo $(df -BM --output=avail $place | tail -n 1 | tr -d M) $place; done"
     _on_all(state, state.spec.node_names, script, too_little)
-    return f"at least {_FREE_MIB} MiB free in {SPOOL} and /tmp of every node"
+    held = [host for host in state.spec.hosts if disk.is_held(state.spec.name, host)]
+    if held:
+        raise _NotSoError(f"reads are held to a rate on {', '.join(held)}")
+    return f"at least {_FREE_MIB} MiB free in {SPOOL} and /tmp of every node, no host's reads held to a rate"
 
 
 def _shared(home: LabHome, state: LabState) -> str:
