@@ -109,7 +109,7 @@ def _kinds(nodes: Sequence[NodeSeen]) -> dict[Kind, list[NodeSeen]]:
 
 
 def _demand(item: tuple[NodeGroup, Notes]) -> tuple[float, ...]:
-    """The most demanding first: a node belongs to the first group whose demands it meets."""
+    """The most demanding first: without hosts, a node belongs to the first group whose demands it meets."""
     group = item[0]
     return (-group.min_cpus, -group.min_memory_gib, -len(group.gpu_model))
 

@@ -59,7 +59,7 @@ def cluster_of(nodes: Iterable[NodeRow], partition: str, root: str) -> Found:
 
 
 def _groups(rows: Sequence[NodeRow]) -> tuple[NodeGroup, ...]:
-    """Those of more CPUs first: the pre-check takes a node for the first group whose demands it meets."""
+    """Those of more CPUs first. Each names its hosts: a node is held to what Slurm says of it."""
     alike: dict[tuple[int, str, int], list[str]] = {}
     for row in rows:
         alike.setdefault((row.gpus, row.gpu_type, -row.cpus), []).append(row.name)
