@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import network_sites as sites
+from recorded_fleet import nodes, precheck_view
 from surefoot.config.load import load_cluster
 from surefoot.hardware.interfaces import choose
 from surefoot.model.check import Check, Evidence
-from surefoot.model.cluster import NodeGroup, Rail
+from surefoot.model.cluster import Cluster, NodeGroup, Rail
 from surefoot.model.status import Status
+from surefoot.rungs.precheck import RUNG
 from surefoot.rungs.precheck_rails import rails_declared
 
 RAILS = (
@@ -103,3 +107,27 @@ def test_a_group_without_rails_makes_no_claim_and_devices_that_cannot_be_read_pr
 def test_the_rails_here_are_those_of_the_shipped_file() -> None:
     cluster = load_cluster("two-sparks").record
     assert cluster.node_groups[0].rails == RAILS
+
+
+def test_groups_with_other_numbers_of_rails_are_each_held_to_their_own_by_host(tmp_path: Path) -> None:
+    """Nodes that have eight; groups that declare eight and nine."""
+    view = precheck_view(nodes(4), tmp_path)
+
+    def statuses(first: str, second: str) -> dict[str, Status]:
+        groups = [
+            {"name": name, "count": 2, "hosts": hosts, "gpus_per_node": 8, "rails": _declared(count)}
+            for name, hosts, count in (("eight", first, 8), ("nine", second, 9))
+        ]
+        cluster = Cluster.model_validate(view.inputs.cluster.canonical() | {"node_groups": groups})
+        asked = replace(view, inputs=view.inputs.model_copy(update={"cluster": cluster}))
+        checks = RUNG.judge(RUNG.read(asked), asked).checks
+        return {check.id: check.status for check in checks if check.id.endswith(".rails")}
+
+    passed, failed = Status.PASSED, Status.FAILED
+    order = [f"precheck.node{number}.rails" for number in range(4)]
+    assert statuses("gpu[01-02]", "gpu[03-04]") == dict(zip(order, [passed, passed, failed, failed], strict=True))
+    assert statuses("gpu[01,04]", "gpu[02-03]") == dict(zip(order, [passed, failed, failed, passed], strict=True))
+
+
+def _declared(count: int) -> list[dict[str, Any]]:
+    return [{"name": f"rail{n}", "rate_gbit_s": 400, "hca": f"mlx5_{n}"} for n in range(count)]
