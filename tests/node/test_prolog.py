@@ -183,6 +183,6 @@ def test_where_no_marker_can_be_left_nothing_is_drained(tmp_path: Path, capfd: p
 def test_it_needs_the_standard_library_alone(tmp_path: Path) -> None:
     source = str(Path(prolog.__file__).parents[2])
     words = f"import sys; sys.path.insert(0, {source!r}); from surefoot.node.prolog import main; sys.exit(main([{str(tmp_path / 'no')!r}]))"
-    done = subprocess.run([sys.executable, "-I", "-S", "-c", words], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-I", "-S", "-B", "-c", words], capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert "NOTHING PROVED, own fault" in done.stderr
