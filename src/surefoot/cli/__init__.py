@@ -38,7 +38,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "jobs": ("surefoot.cli.jobs", "List a cluster's jobs that climbs submitted, and end those left behind."),
     "inventory": ("surefoot.cli.provision", "Compare the Ansible inventory, the cluster file and Slurm."),
     "drift": ("surefoot.cli.provision", "Tell what a run of the Ansible site would change, and who changed it."),
-    "nccl": ("surefoot.cli.nccl", "Read captures of nccl-tests."),
+    "nccl": ("surefoot.cli.nccl", "Read captures of nccl-tests, and judge them by healthy ones."),
+    "selftest": ("surefoot.cli.selftest", "Measure how often verdicts are wrong."),
     "schema": ("surefoot.cli.schema", "Print the JSON schema of a configuration file."),
     "lab": ("surefoot.cli.lab", "A real multi-host Slurm cluster on this machine."),
 }

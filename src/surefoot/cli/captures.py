@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import surefoot
+from surefoot.benchmarks.collective_sizes import busbw_factor
 from surefoot.benchmarks.nccl_compare import Capture
+from surefoot.benchmarks.nccl_curve import points
 from surefoot.benchmarks.nccl_log import read_log
-from surefoot.benchmarks.nccl_tests import NcclTest
+from surefoot.benchmarks.nccl_tests import NcclTest, factors
 from surefoot.benchmarks.nccl_tests_json import read_json
 from surefoot.benchmarks.nccl_tests_text import read_text
+from surefoot.benchmarks.verdict_rates import Recorded, Sweep
 from surefoot.errors import EvidenceError, RequestError
 from surefoot.units import format_size
 
@@ -58,3 +63,31 @@ def _bytes(path: Path) -> bytes:
             return opened.read(LARGEST_FILE + 1)
     except OSError as error:
         raise RequestError(f"{path}: {error.strerror or error}") from None
+
+
+def shipped_sweeps() -> list[Recorded]:
+    """Healthy sweeps of two H200 that ship with Surefoot."""
+    said = json.loads((Path(surefoot.__file__).parent / "shipped" / "captures" / "two-h200.json").read_text())
+    found: dict[str, list[Sweep]] = {}
+    for one in said["captures"]:
+        pairs = zip(one["out_of_place_us"], one["in_place_us"], strict=True)
+        found.setdefault(one["collective"], []).append(
+            {
+                (one["first"] << doubled, placement): time
+                for doubled, pair in enumerate(pairs)
+                for placement, time in zip(("out_of_place", "in_place"), pair, strict=True)
+            }
+        )
+    return [Recorded.of(sweeps, busbw_factor(name, said["world_size"])) for name, sweeps in found.items()]
+
+
+def recorded_in(files: Sequence[str]) -> list[Recorded]:
+    """Healthy sweeps of captures, by collective. Raises as `tests_in` does, and RequestError for too few of one."""
+    found: dict[tuple[str, int], list[Sweep]] = {}
+    for file in files:
+        for test in tests_in(file):
+            found.setdefault((test.collective or "?", test.world_size), []).append(points(test))
+    try:
+        return [Recorded.of(sweeps, min(factors(name, ranks))) for (name, ranks), sweeps in found.items()]
+    except ValueError as error:
+        raise RequestError(f"--captures: {error}") from None
