@@ -116,3 +116,32 @@ def test_what_comes_through_a_pipe_is_read_as_a_dash() -> None:
         )
     assert said.returncode == 0, said.stderr
     assert "348.21" in said.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "begins"), [("c.html", b"<!doctype html>"), ("c.svg", b"<?xml"), ("c.PNG", b"\x89PNG")]
+)
+def test_curves_are_drawn_into_a_page_or_a_picture(read: Read, tmp_path: Path, name: str, begins: bytes) -> None:
+    files = [str(GOLDEN / f"{one}.log") for one in ("all_reduce", "all_gather")]
+    assert read(*files, "--plot", str(tmp_path / name), "--json").code == 0
+    drawn = (tmp_path / name).read_bytes()
+    assert drawn.startswith(begins)
+    if name == "c.html":
+        assert b"348 GB/s" in drawn
+        assert b"all_gather" in drawn
+        assert b"<script" not in drawn
+
+
+@pytest.mark.parametrize("name", ["c.gif", "c", "no/c.svg", "."])
+def test_a_picture_that_cannot_be_drawn_is_refused_before_anything_is_read(
+    read: Read, tmp_path: Path, name: str
+) -> None:
+    done = read(str(GOLDEN / "all_reduce.log"), "--plot", str(tmp_path / name))
+    assert (done.code, done.out) == (3, "")
+    assert "--plot" in done.err
+
+
+def test_a_hostile_file_name_is_text_on_the_page(read: Read, tmp_path: Path) -> None:
+    file = written(tmp_path, Printed(), "<img src=x onerror=alert(1)>-all_reduce.log")
+    assert read(file, "--plot", str(tmp_path / "c.html")).code == 0
+    assert "<img" not in (tmp_path / "c.html").read_text()

@@ -17,6 +17,7 @@ from rich.text import Text
 from surefoot.benchmarks.nccl_tests import NcclTest, doubts, wrong_values
 from surefoot.cli.captures import tests_in
 from surefoot.cli.nccl_compare import compare_command
+from surefoot.cli.nccl_plot import plotter
 from surefoot.cli.options import json_option
 from surefoot.errors import EvidenceError, RequestError
 from surefoot.model.status import ExitCode
@@ -41,8 +42,9 @@ nccl_command.add_command(compare_command)
 @click.argument("files", nargs=-1, required=True, metavar="FILE…")
 @click.option("--ranks", type=click.IntRange(1), help="How many ranks were to take part.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print every size as CSV, and nothing else.")
+@click.option("--plot", metavar="FILE", help="Draw time and bandwidth over size into a file: .html, .svg or .png.")
 @json_option
-def read_command(*, files: tuple[str, ...], ranks: int | None, as_csv: bool, as_json: bool) -> int:
+def read_command(*, files: tuple[str, ...], ranks: int | None, as_csv: bool, plot: str | None, as_json: bool) -> int:
     """Read captures of nccl-tests, text or -J's JSON, version 1.x to 2.19; - is standard input.
 
     A capture is read whole or not at all: one that was cut off, crashed, or whose rows do not fit their own
@@ -51,6 +53,7 @@ def read_command(*, files: tuple[str, ...], ranks: int | None, as_csv: bool, as_
     """
     if as_csv and as_json:
         raise RequestError("--csv and --json exclude each other")
+    draw = None if plot is None else plotter(plot)
     tests: list[NcclTest] = []
     refused: list[EvidenceError] = []
     for file in files:
@@ -69,6 +72,8 @@ def read_command(*, files: tuple[str, ...], ranks: int | None, as_csv: bool, as_
         _print_csv(tests)
     else:
         _print(found)
+    if draw is not None and tests:
+        draw(tests)
     for refusal in () if as_json else refused:
         click.echo(terminal_safe(f"not read: {refusal}"), err=True)
     if any(wrong_values(test) for test in tests):

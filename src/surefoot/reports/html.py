@@ -20,10 +20,11 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from surefoot.benchmarks.nccl_tests import NcclTest, doubts
 from surefoot.model.check import Check
 from surefoot.model.run import RungResult, RunManifest
 from surefoot.model.status import Status, exit_code
-from surefoot.reports import charts, details
+from surefoot.reports import charts, details, sweeps
 from surefoot.reports import fleet as fleets
 from surefoot.reports import text as words
 from surefoot.reports.figures import headline, key_figures, rung_order, span
@@ -127,6 +128,21 @@ def render(manifest: RunManifest, results: Sequence[RungResult], overall: Status
         script=Markup(script),  # noqa: S704 (our own file)
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )  # fmt: skip
+    return words.xml_safe(page)
+
+
+def render_sweeps(tests: Sequence[NcclTest]) -> str:
+    """Captures of nccl-tests as a page of its own: both curves, the table, and what speaks against using them."""
+    page = (
+        _environment()
+        .get_template("sweeps.html.j2")
+        .render(
+            curves=sweeps.curves(tests),
+            captures=[(test, doubts(test)) for test in tests],
+            charts=charts,
+            style=Markup(_file("style.css")),  # noqa: S704 (our own file)
+        )
+    )
     return words.xml_safe(page)
 
 
