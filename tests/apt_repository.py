@@ -82,6 +82,7 @@ def _apt_options(base: Path, draft: Path) -> list[str]:
         "Dir::Etc::preferencesparts": "/dev/null",
         "Dir::Etc::trustedparts": base / "etc/apt/trusted.gpg.d",
         "APT::Sandbox::User": "root",
+        "Debug::NoLocking": "1",  # nothing is installed: another download beside the same base is no matter
         "Acquire::Languages": "none",
         **machine_apt_options(),
     }

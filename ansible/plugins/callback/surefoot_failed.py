@@ -27,6 +27,15 @@ _SHOWN = 300
 """Characters of a message."""
 
 
+def _why(said: dict[str, Any]) -> str:
+    """What a module says, and where that is only that a command failed, the end of what the command said."""
+    message = str(said.get("msg") or said.get("censored") or "")
+    if message == "non-zero return code":
+        end = str(said.get("stderr") or said.get("stdout") or "").strip()[-_SHOWN // 2 :]
+        return f"ended {said.get('rc')}: {end or 'it said nothing'}"
+    return message
+
+
 class CallbackModule(CallbackBase):
     """Remembers the last failure of each host."""
 
@@ -47,8 +56,8 @@ class CallbackModule(CallbackBase):
 
     def _keep(self, result: Any, how: str) -> None:
         said = result.result
-        lines = [str(row.get("msg", "")) for row in said.get("results", []) if row.get("failed")]
-        message = " ".join("; ".join(lines or [str(said.get("msg") or said.get("censored") or "")]).split())
+        lines = [_why(row) for row in said.get("results", []) if row.get("failed")]
+        message = " ".join("; ".join(lines or [_why(said)]).split())
         path, _, line = (result.task.get_path() or "").rpartition(":")
         short = path[path.find("/roles/") + 1 :] if "/roles/" in path else path.rsplit("/", 1)[-1]
         cut = f"{message[:_SHOWN]}…" if len(message) > _SHOWN else message

@@ -58,6 +58,8 @@ def _masks() -> Callable[[str], str]:
 
 
 masked = _masks()
+_SAID = 500
+"""Characters of the end of what a command that failed had said."""
 
 
 class CallbackModule(CallbackBase):
@@ -153,6 +155,9 @@ class CallbackModule(CallbackBase):
         )
         if status == "failed" and not message:
             message = said.get("stderr") or said.get("censored") or ""
+        elif message == "non-zero return code":
+            end = str(said.get("stderr") or said.get("stdout") or "").strip()[-_SAID:]
+            message = f"ended {said.get('rc')}: {end or 'it said nothing'}"
         self._tell(
             "result",
             host=result.host.get_name(),
