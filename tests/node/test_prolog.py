@@ -104,9 +104,10 @@ def test_the_brake_holds_where_many_are_drained_or_slurm_is_silent(
     assert "Slurm does not say" in capfd.readouterr().err
 
 
-def test_a_share_that_is_no_number_drains_nothing(tmp_path: Path) -> None:
-    assert _ends(tmp_path, GONE, enforce=True, max_drain_share=float("nan")) == 0
-    assert _ends(tmp_path, GONE, enforce=True, max_drain_share="many") == 0
+@pytest.mark.parametrize("share", [float("nan"), "many", True, 10, 1, 0, -0.5])
+def test_a_share_that_is_no_brake_drains_nothing(tmp_path: Path, share: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    assert _ends(tmp_path, GONE, enforce=True, max_drain_share=share) == 0
+    assert "max_drain_share is" in capfd.readouterr().err
 
 
 def test_the_last_result_lies_in_the_status_file(tmp_path: Path) -> None:

@@ -34,6 +34,8 @@ SINFO_S = 1.0
 SINFO = ("sinfo", "-h", "-N", "-o", "%N|%T|%E")
 STATUS = "/run/surefoot-prolog.json"
 """Where the last result lies, unless the claims file says ``status``."""
+SHARE = 0.1
+"""Of Slurm's nodes, so many may be drained by prologs, unless the claims file says ``max_drain_share``."""
 MARKER_S = 300.0
 """How long a disproved claim counts by its marker: long enough for Slurm to show the drain."""
 KEYS = ("claims", "enforce", "max_drain_share", "markers", "status", "group")
@@ -49,6 +51,9 @@ def read_claims(path: Path) -> dict[str, Any]:
     for key in ("markers", "status"):
         if key in asked and not (isinstance(asked[key], str) and asked[key].startswith("/")):
             wrong.append(f"{key} is {asked[key]!r}; allowed: an absolute path")
+    share = asked.get("max_drain_share", SHARE)
+    if type(share) not in (int, float) or not 0 < share < 1:  # 10 for 10 % would be no brake at all
+        wrong.append(f"max_drain_share is {share!r}; allowed: more than 0 and less than 1")
     if wrong:
         raise ValueError(f"{path}: {'; '.join(wrong)}")
     return asked
@@ -165,7 +170,7 @@ def decided(asked: dict[str, Any], verdicts: dict[str, Verdict]) -> tuple[int, s
     if asked.get("enforce") is not True:
         reason: str | None = 'the claims file does not say "enforce": true'
     else:
-        reason = brake(float(asked.get("max_drain_share", 0.1)), asked.get("markers"))
+        reason = brake(float(asked.get("max_drain_share", SHARE)), asked.get("markers"))
     if reason is None:
         return DRAIN, "disproved: the script ends 1"
     say(f"not acted upon: {reason}")
