@@ -267,6 +267,14 @@ def test_hosts_that_are_no_list_or_stand_in_two_groups_are_refused_with_their_li
     assert "node_groups[more].hosts: gpu[03-04] stands in the group gpu too" in line
 
 
+def test_gpudirect_that_only_some_groups_expect_wants_their_hosts(lines: Any) -> None:
+    two = CLUSTER + "    gpudirect: expected\n  - name: more\n    count: 3\n    gpus_per_node: 8\n"
+    (line,) = lines("cluster", two)
+    assert line.startswith("f.yaml:10: node_groups[gpu].gpudirect: expected here and not of every group")
+    Path("f.yaml").write_text(two.replace("    gpudirect", "    hosts: gpu[1-2]\n    gpudirect"))
+    assert load("cluster", "f.yaml").record.node_groups[0].gpudirect == "expected"
+
+
 def test_every_pattern_of_the_models_has_words() -> None:
     def patterns(data: Any) -> list[str]:
         if isinstance(data, list):

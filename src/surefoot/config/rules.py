@@ -51,8 +51,10 @@ def _need_problem(need: str, name: Any, before: list[str], after: list[Any]) -> 
 
 
 def cluster_problems(data: Mapping[str, Any]) -> list[Problem]:
-    """Hosts that are no list or stand in two groups, and what only a local cluster may leave to be found out here."""
-    return [*_hosts_problems(data), *_away_problems(data)]
+    """Hosts that are no list or stand in two groups, GPUDirect expected of nodes that nobody names, and what only a
+    local cluster may leave to be found out here.
+    """
+    return [*_hosts_problems(data), *_gpudirect_problems(data), *_away_problems(data)]
 
 
 def _hosts_problems(data: Mapping[str, Any]) -> list[Problem]:
@@ -77,6 +79,20 @@ def _hosts_problems(data: Mapping[str, Any]) -> list[Problem]:
             problems.append(Problem(("node_groups", index, "hosts"), what))
         group_of |= dict.fromkeys(hosts, str(group.get("name", index)))
     return problems
+
+
+def _gpudirect_problems(data: Mapping[str, Any]) -> list[Problem]:
+    """Where only some groups expect GPUDirect, NCCL's log can be held to it on the hosts that these name alone."""
+    groups = data.get("node_groups")
+    said = [group if isinstance(group, dict) else {} for group in (groups if isinstance(groups, list) else [])]
+    if all(group.get("gpudirect") == "expected" for group in said):
+        return []
+    what = "expected here and not of every group, so nothing could be held to it; write the group's hosts: gpu[01-32]"
+    return [
+        Problem(("node_groups", index, "gpudirect"), what)
+        for index, group in enumerate(said)
+        if group.get("gpudirect") == "expected" and not group.get("hosts")
+    ]
 
 
 def _away_problems(data: Mapping[str, Any]) -> list[Problem]:
