@@ -111,3 +111,17 @@ def test_without_a_precheck_there_is_no_claim_and_the_details_say_why(good: View
     judgement = judged(ddp.RUNG, view)
     assert "ddp.network" not in {check.id for check in judgement.checks}
     assert judgement.details["network"]["source"].startswith("no pre-check below")
+
+
+@pytest.mark.slow
+def test_a_mesh_whose_ranks_also_tell_as_an_older_version_did_is_held_to_it_all_the_same(
+    found: dict[str, dict[str, str]], tmp_path: Path
+) -> None:
+    assert found
+    view = collected(mesh.RUNG, {}, tmp_path, needs(tmp_path), env=PIN)
+    assert status_of(mesh.RUNG, view) is Status.PASSED
+    for rank in (0, 1):
+        view = edited(view, f"raw/mesh/rank-{rank}.json", lambda report: report["data"].update(environment={}))
+    assert failed(mesh.RUNG, view) == set()
+    damaged = edited(view, "raw/mesh/rank-1.json", lambda report: report["data"]["network"].update(set={}))
+    assert failed(mesh.RUNG, damaged) == {"mesh.network"}

@@ -204,6 +204,16 @@ def test_without_the_modules_no_import_time_is_claimed_and_a_limit_is_not_proved
     assert failed(RUNG, with_expect(none, max_import_s=5.0)) == {"storage.imports"}
 
 
+def test_a_limit_is_claimed_of_the_modules_that_were_imported_and_of_no_other(lone: View) -> None:
+    def more(told: dict[str, Any]) -> None:
+        told["imports"].update(missing=["torch"])
+
+    part = with_expect(edited(lone, FILES[0], herd(more)), imports=["json", "torch"], max_import_s=60.0)
+    check = check_of(part, "storage.rank0.herd_import")
+    assert check.status is Status.PASSED
+    assert check.claim.startswith("while all nodes import json, ")
+
+
 def test_a_disk_without_room_for_a_stream_proves_nothing(lone: View) -> None:
     full = edited(lone, FILES[0], herd(lambda told: told.update(free_bytes=4095, stream_bytes=0, rounds=[])))
     assert failed(RUNG, full) == {"storage.herd"}

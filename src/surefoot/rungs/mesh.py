@@ -116,7 +116,8 @@ class Mesh(Rung[MeshSpec, Facts]):
             checks += log_checks(dict(facts.seen.trails), view)
         if facts.ranks:
             checks += [_backend(facts, view), _step(facts, view), _all_reduce(facts, view)]
-            if any(rank.data.environment is None for rank in facts.ranks):
+            # A version before `network` told `environment` in its place.
+            if any(rank.data.network is not None or rank.data.environment is None for rank in facts.ranks):
                 checks += network_checks("mesh", JOB, facts.ranks, view)
         world = view.expect["world_size"]
         shape = f"{view.expect['nodes']} × {view.expect['ranks_per_node']} ranks over {view.expect['backend']}"

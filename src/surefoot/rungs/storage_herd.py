@@ -309,7 +309,7 @@ def _peers(what: str, figures: dict[str, float], nodes: Nodes, view: View, names
     files = [rank.file for rank, _ in nodes if rank.where in found.slow] or [rank.file for rank, _ in nodes]
     check = decide(
         f"storage.herd.{what}",
-        f"while all {len(figures)} nodes {_does(what, view)}, none is left behind by the others",
+        f"while all {len(figures)} nodes {_does(what, nodes)}, none is left behind by the others",
         not bad,
         expected=f"{'≤' if what == IMPORT else '≥'} {found.limit:.4g} {unit}; median {found.median:.4g}",
         actual=shorten(bad) or f"slowest: {worst}: {figures[worst]:.4g} {unit}",
@@ -332,7 +332,7 @@ def _limits(what: str, figures: dict[str, float], nodes: Nodes, view: View) -> l
     return [
         decide(
             f"storage.rank{rank.rank}.herd_{what}",
-            f"while all nodes {_does(what, view)}, {rank.where} keeps to {limit:g} {UNITS_OF[what]}",
+            f"while all nodes {_does(what, nodes)}, {rank.where} keeps to {limit:g} {UNITS_OF[what]}",
             figures[rank.where] <= limit if what == IMPORT else figures[rank.where] >= limit,
             expected=limit,
             actual=round(figures[rank.where], 3),
@@ -345,9 +345,11 @@ def _limits(what: str, figures: dict[str, float], nodes: Nodes, view: View) -> l
     ]
 
 
-def _does(what: str, view: View) -> str:
+def _does(what: str, nodes: Nodes) -> str:
+    """In words; of modules, those that some node found: one that is on none was not imported."""
     verbs = {"write": "write", "read": "read", "create": "make files", "stat": "open files", "unlink": "remove files"}
-    return verbs.get(what) or f"import {', '.join(view.expect['imports'])}"
+    found = dict.fromkeys(module for _, told in nodes if told.imports for module in told.imports.found)
+    return verbs.get(what) or f"import {', '.join(found)}"
 
 
 def _how(what: str, nodes: Nodes) -> str:

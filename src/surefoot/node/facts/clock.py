@@ -1,6 +1,6 @@
 """The node's clock as its kernel sees it: adjtimex(2), which any user may ask. Standard library only.
 
-How far two nodes are apart is measured between them (`surefoot.node.preflight`); this is what the
+How far two nodes are apart is measured between them (`surefoot.node.mesh`); this is what the
 node itself believes.
 """
 
