@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from nccl_written import WAYS, info
@@ -104,3 +106,11 @@ def test_a_connection_that_does_not_say_whose_is_an_error(row: str) -> None:
 )
 def test_what_speaks_of_nccl_and_is_not_its_line_is_left_alone(row: str) -> None:
     assert read_lines({"log": f"{row}\n"}).lines == ()
+
+
+@pytest.mark.parametrize("prefix", ["1:   ", "[1] 2: "])
+def test_prefixes_that_can_be_told_apart_in_many_ways_are_tried_in_one(prefix: str) -> None:
+    began = time.process_time()
+    with pytest.raises(EvidenceError, match="something unknown stands before"):
+        read_lines({"log": f"{prefix * 40}x {PLAIN}\n"})
+    assert time.process_time() - began < 2

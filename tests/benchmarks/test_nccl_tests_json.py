@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -87,3 +88,8 @@ def test_wrong_elements_disprove_and_values_not_validated_are_doubted() -> None:
     for no in (0, "0", "false"):
         unseen = read_json(changed(lambda said, no=no: said["config"].update(validation=no)), f"{NAME}.json")  # type: ignore[misc]
         assert doubts(unseen) == ["values were not validated (-c 0)"]
+
+
+def test_a_number_of_thousands_of_digits_is_refused() -> None:
+    with pytest.raises(EvidenceError, match="no whole JSON document"):
+        read_json(re.sub(r'("rank": *)0', rf"\g<1>{'9' * 5000}", CAPTURE), f"{NAME}.json")

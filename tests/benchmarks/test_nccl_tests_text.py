@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -129,6 +130,8 @@ def test_without_labels_such_processes_print_into_one_another_and_that_is_refuse
     assert said.line == 6
 
 
+HUGE = "9" * 400
+
 DAMAGES: dict[str, tuple[Callable[[list[str]], list[str]], str]] = {
     "cut before the footer": (lambda rows: rows[:-3], "cut off, killed or crashed"),
     "cut in a row": (lambda rows: [*rows[:-4], rows[-4][:40]], "is no"),
@@ -152,6 +155,30 @@ DAMAGES: dict[str, tuple[Callable[[list[str]], list[str]], str]] = {
         "the test failed",
     ),
     "no banner": (lambda rows: [row for row in rows if "nThread" not in row], "no nccl-tests output"),
+    "a count of wrong values below 0": (
+        lambda rows: [row[:-1] + "-5" if "44.44" in row else row for row in rows],
+        "wrong: ",
+    ),
+    "none out of bounds, which FAILED": (
+        lambda rows: [row.replace(": 0 OK", ": 0 FAILED") for row in rows],
+        "are not FAILED",
+    ),
+    "a size of 400 digits": (
+        lambda rows: [row.replace(" 8192 ", f" {HUGE} ") if "44.44" in row else row for row in rows],
+        "is no row",
+    ),
+    "a step of 400 digits": (
+        lambda rows: [row.replace("step: 2(factor)", f"step: {HUGE}(bytes)") for row in rows],
+        "not what nccl-tests prints",
+    ),
+    "a sweep to 400 digits": (
+        lambda rows: [row.replace("maxBytes 8192", f"maxBytes {HUGE}") for row in rows],
+        "not what nccl-tests prints",
+    ),
+    "a sweep from 400 digits": (
+        lambda rows: [row.replace("minBytes 1024", f"minBytes {HUGE}") for row in rows],
+        "not what nccl-tests prints",
+    ),
 }
 
 
@@ -186,6 +213,19 @@ def test_values_out_of_bounds_disprove_where_the_rows_count_none() -> None:
 def test_values_that_were_not_validated_are_doubted() -> None:
     text = replace(SEVERAL, wrong="N/A").text().replace("validation: 1", "validation: 0")
     assert doubts(only(text)) == ["values were not validated (-c 0)"]
+
+
+def test_values_of_which_none_was_validated_though_that_was_asked_for_are_doubted() -> None:
+    (said,) = doubts(only(replace(SEVERAL, wrong="N/A").text()))
+    assert "1 KiB" in said
+    assert "3 more sizes were not validated" in said
+
+
+def test_a_banner_without_an_end_is_read_in_time_that_grows_with_its_length() -> None:
+    text = SEVERAL.text().replace("validation: 1", f"validation: 1 {'a ' * 20_000}")
+    began = time.process_time()
+    only(text)
+    assert time.process_time() - began < 2
 
 
 def test_a_sweep_that_lack_of_memory_cut_is_doubted_with_both_sizes() -> None:

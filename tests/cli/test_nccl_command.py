@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -145,3 +146,26 @@ def test_a_hostile_file_name_is_text_on_the_page(read: Read, tmp_path: Path) -> 
     file = written(tmp_path, Printed(), "<img src=x onerror=alert(1)>-all_reduce.log")
     assert read(file, "--plot", str(tmp_path / "c.html")).code == 0
     assert "<img" not in (tmp_path / "c.html").read_text()
+
+
+def test_hostile_file_names_are_text_in_a_picture_and_in_csv(read: Read, tmp_path: Path) -> None:
+    files = [written(tmp_path, Printed(), f"{name}-all_reduce.log") for name in ("a$\\foo$", "b\x1b[31m--><g>")]
+    assert read(*files, "--plot", str(tmp_path / "c.svg")).code == 0
+    ET.parse(tmp_path / "c.svg")  # noqa: S314 - it is ours
+    done = read(*files, "--csv")
+    assert (done.code, "\x1b" in done.out) == (0, False)
+
+
+@pytest.mark.parametrize(("form", "shown"), [("--csv", "\ufffd"), ("--json", r"\udcff")])
+def test_a_file_name_that_is_no_text_is_no_fault(tmp_path: Path, form: str, shown: str) -> None:
+    file = os.fsencode(tmp_path) + b"/\xff-all_reduce.log"
+    with open(file, "w") as stream:  # noqa: PTH123 - such a name is bytes
+        stream.write(Printed().text())
+    said = subprocess.run(
+        [sys.executable, "-m", "surefoot", "nccl", "read", form, file],
+        env={**os.environ, "PYTHONIOENCODING": "utf-8:strict"},
+        capture_output=True,
+        check=False,
+    )
+    assert (said.returncode, said.stderr) == (0, b"")
+    assert f"{shown}-all_reduce.log" in said.stdout.decode()

@@ -34,14 +34,14 @@ _HEAD = re.compile(
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _PREFIX = re.compile(
     r"(?:"
-    r" *\d+: *"  # srun --label, as wide as the last rank's
+    r" *+\d++: *+"  # srun --label, as wide as the last rank's
     r"|\[[^\[\]]*\](?:<std(?:out|err)>)?:? ?"  # mpirun --tag-output, torchrun, a time in brackets
     r"|<std(?:out|err)>:"
     r"|\([^()]*\) "  # Ray
     r"|[A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ [\d:]+ \d{4} ?"  # mpirun --timestamp-output
     r"|\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)? "
     r"|[\w./-]+ +\| "  # compose
-    r")+"
+    r")++"  # possessive: which of them a blank belongs to must not be tried for all of them together
 )
 _CONNECTS = re.compile(r"(?:Channel|CollNet|Coll) \d|\bvia (?:P2P|SHM|NET|COLLNET)\b|\] -> \d+\[")
 """What only a line about a connection has."""

@@ -42,7 +42,7 @@ class Timing(Record):
     """Mean over iterations."""
     algbw_gb_s: float = Field(ge=0)
     busbw_gb_s: float = Field(ge=0)
-    wrong: float | None
+    wrong: float | None = Field(ge=0)
     """Elements that came out wrong; up to 2.11 the largest difference instead. None: not validated."""
     spread: Spread | None = None
 
@@ -201,6 +201,11 @@ def doubts(test: NcclTest, *, ranks: int | None = None) -> list[str]:
     found = [said] if (said := wrong_values(test)) else []
     if not test.options.validated:
         found.append("values were not validated (-c 0)")
+    elif unseen := [row for row in test.rows if all(timing.wrong is None for timing in row.placements)]:
+        more = f" and {len(unseen) - 1} more sizes" if len(unseen) > 1 else ""
+        found.append(
+            f"values at {format_size(unseen[0].size_bytes)} (line {unseen[0].line}){more} were not validated, though that was asked for"
+        )
     if test.reduced_to is not None and test.reduced_to < test.options.max_bytes:
         asked = format_size(test.options.max_bytes)
         found.append(f"the sweep ends at {format_size(test.reduced_to)} for lack of memory; {asked} were asked for")

@@ -37,6 +37,8 @@ _NCCL = re.compile(
 _BANNER = re.compile(
     r"#? *nThread +(\d+) +nGpus +(\d+) +minBytes +(\d+) +maxBytes +(\d+) +step: *(\d+(?:\.\d+)?) *\((\w+)\)(.*)$"
 )
+_FIGURE = re.compile(r"(\w[\w ]{0,30}?): *(\d+)")
+"""Of the banner's rest. Bounded, so that one without a colon is not looked through from each of its letters."""
 _DEVICE = re.compile(
     r"#? +Rank +(\d+) +(?:Group +(\d+) +)?Pid +(\d+) on +(\S+) device +(\d+) +\[((?:0x)?[0-9a-fA-F:.]+)\] +(.*\S)"
 )
@@ -127,7 +129,7 @@ def _tests(lines: list[_Said], file: str) -> Iterator[NcclTest]:
     for said in lines:
         try:
             whole = _take(test, said, file)
-        except ValueError as error:
+        except (ValueError, ArithmeticError) as error:  # a number of hundreds of digits is no float
             problem = f"is not what nccl-tests prints: {_told(error)}"
             raise EvidenceError(problem, file=file, line=said.number, text=said.text) from None
         if whole is not None:
@@ -153,7 +155,7 @@ def _take(test: _Open, said: _Said, file: str) -> NcclTest | None:
     return None
 
 
-def _told(error: ValueError) -> str:
+def _told(error: ValueError | ArithmeticError) -> str:
     """In one line; a record's own error has several."""
     if not isinstance(error, ValidationError):
         return str(error)
@@ -173,6 +175,8 @@ def _heading(test: _Open, said: _Said) -> bool:
         test.reduced_to = int(match[1])
     elif match := _BOUNDS.match(said.text):
         test.out_of_bounds = int(match[1])
+        if (test.out_of_bounds == 0) != (match[2] == "OK"):
+            raise ValueError(f"{match[1]} values out of bounds are not {match[2]}")
     elif match := _DEVICE.match(said.text):
         rank, group, pid, host, device, pci, name = match.groups()
         test.devices.append(
@@ -195,7 +199,7 @@ def _heading(test: _Open, said: _Said) -> bool:
 
 def _options(match: re.Match[str]) -> Options:
     threads, gpus, least, most, step, kind, rest = match.groups()
-    figures = dict(re.findall(r"(\w[\w ]*?): *(\d+)", rest))
+    figures = dict(_FIGURE.findall(rest))
     factor = float(step) if kind == "factor" else None
     return Options(
         threads=int(threads), gpus=int(gpus), min_bytes=int(least), max_bytes=int(most), factor=factor,
@@ -221,7 +225,7 @@ def _table(test: _Open, said: _Said, file: str) -> None:
     table = Table(test.columns, test.collective, max(1, len(test.devices)), old=test.version is None)
     try:
         taken = row_of(test.pending, table, test.pending_line)
-    except ValueError as error:
+    except (ValueError, ArithmeticError) as error:
         text = " ".join(test.pending)
         raise EvidenceError(f"is no row: {_told(error)}", file=file, line=test.pending_line, text=text) from None
     if taken is not None:

@@ -126,6 +126,6 @@ def _print_csv(tests: Sequence[NcclTest]) -> None:
     for test in tests:
         for row in test.rows:
             for placement, timing in zip(("out_of_place", "in_place"), row.placements, strict=True):
-                head = (test.file, test.collective or "", test.world_size, row.size_bytes, placement)
+                head = (terminal_safe(test.file), test.collective or "", test.world_size, row.size_bytes, placement)
                 wrong = "" if timing.wrong is None else timing.wrong
                 write.writerow((*head, timing.time_us, timing.algbw_gb_s, timing.busbw_gb_s, wrong))

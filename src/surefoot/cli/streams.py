@@ -38,7 +38,7 @@ def _forgiving(stream: IO[str] | None) -> io.TextIOWrapper:
     return io.TextIOWrapper(
         io.BufferedWriter(_Forgiving(stream.fileno(), "w", closefd=False)),
         encoding=stream.encoding,
-        errors=stream.errors,
+        errors="backslashreplace" if stream.errors == "strict" else stream.errors,  # a name may be no text
         line_buffering=stream.line_buffering,
         write_through=stream.write_through,
     )

@@ -9,6 +9,7 @@ from typing import Literal
 
 from surefoot.benchmarks.nccl_tests import NcclTest
 from surefoot.reports.details import Curve, CurvePoint
+from surefoot.reports.text import terminal_safe
 from surefoot.units import format_size
 
 Picture = Literal["svg", "png"]
@@ -39,8 +40,9 @@ def draw(tests: Sequence[NcclTest], kind: Picture) -> bytes:
     time, bandwidth = figure.subplots(1, 2)
     for curve in curves(tests):
         sizes = [point.size_bytes for point in curve.points]
-        time.plot(sizes, [point.time_us for point in curve.points], marker=".", label=curve.name)
-        bandwidth.plot(sizes, [point.busbw_gb_s or 0.0 for point in curve.points], marker=".", label=curve.name)
+        label = terminal_safe(curve.name).replace("$", r"\$")  # a pair of them would be read as a formula
+        time.plot(sizes, [point.time_us for point in curve.points], marker=".", label=label)
+        bandwidth.plot(sizes, [point.busbw_gb_s or 0.0 for point in curve.points], marker=".", label=label)
     for axes, word in ((time, "time, µs"), (bandwidth, "bus bandwidth, GB/s")):
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter(lambda size, _: format_size(int(size)))
