@@ -116,3 +116,24 @@ def test_what_the_probe_finds_here_fits_its_records_and_is_comparable() -> None:
     texts = comparable(found)
     assert texts["kernel"] == found.kernel.value
     assert texts == comparable(here())  # nothing that changes by the minute
+
+
+@pytest.mark.parametrize(
+    ("row", "place"),
+    [
+        (b"37 35 0:9 / /data\xe2\x80\x83x rw - tmpfs none rw", "/data\u2003x"),
+        (b"37 35 0:9 / /data\xe2\x80\xa8x rw - tmpfs none rw", "/data\u2028x"),
+        (b"37 35 0:9 / /data\x0cx rw - tmpfs none rw", "/data\x0cx"),
+        (b"37 35 0:9 / /data\xff rw - tmpfs none rw", r"/data\xff"),
+        (b"37 35 0:9 / /data rw shared:1 - tmpfs  rw", "/data"),
+    ],
+)
+def test_a_mount_of_any_name_hides_no_other_and_is_none_of_them(tmp_path: Path, row: bytes, place: str) -> None:
+    (tmp_path / "mountinfo").write_bytes(b"36 35 98:0 / /home rw - ext4 /dev/root rw\n" + row + b"\n")
+    assert [found["place"] for found in mounts.mounts(tmp_path / "mountinfo")] == ["/home", place]
+
+
+def test_a_quota_of_no_period_is_unknown(tmp_path: Path) -> None:
+    (tmp_path / "cpu.max").write_text("100000 0\n")
+    (tmp_path / "cgroup").write_text("0::/\n")
+    assert "ZeroDivisionError" in fact(lambda: limits.cpu_quota(tmp_path, tmp_path / "cgroup"))["unknown"]

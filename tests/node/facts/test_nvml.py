@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -101,3 +103,29 @@ def test_a_node_without_the_library_says_so(monkeypatch: pytest.MonkeyPatch) -> 
     answer = fact(gpus.gpus)
     assert answer["value"] is None
     assert "libno-such-nvml.so.1" in answer["unknown"]
+
+
+class Silent:
+    """A GPU of which the driver tells nothing; of its third link, that the GPU is lost."""
+
+    def number(self, name: str, *which: int) -> int:
+        if name == "NvLinkState" and which[0] < 2:
+            return 1
+        raise nvml.NvmlError(f"nvmlDeviceGet{name}: GPU is lost", 15)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def refuse(*_: object) -> None:
+            raise nvml.NvmlError(f"{name}: GPU is lost", 15)
+
+        return refuse
+
+
+def test_a_gpu_that_does_not_tell_where_it_is_leaves_every_fact_unknown() -> None:
+    told = gpus.gpu_facts(Silent())  # type: ignore[arg-type]
+    assert {name for name, one in told.items() if "unknown" not in one} == set()
+    assert "PCI address is not known: NvmlError: pci_bus_id: GPU is lost" in told["numa_node"]["unknown"]
+
+
+def test_links_of_a_gpu_that_was_lost_among_them_are_not_fewer_links() -> None:
+    with pytest.raises(nvml.NvmlError, match="GPU is lost"):
+        nvml.Gpu.nvlinks(Silent())  # type: ignore[arg-type]

@@ -20,8 +20,13 @@ UNREADABLE = (
     RuntimeError,
     AttributeError,
     subprocess.SubprocessError,
+    ArithmeticError,
+    AssertionError,
+    EOFError,
+    MemoryError,
+    TypeError,
 )
-"""How looking for a fact fails on a node that lacks what it is read from."""
+"""How looking for a fact fails on a node that lacks what it is read from, or where that is not of its form."""
 
 
 def fact(find: Callable[[], Any]) -> Fact:

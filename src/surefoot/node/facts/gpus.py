@@ -36,8 +36,8 @@ def gpu_facts(gpu: nvml.Gpu) -> dict[str, Fact]:
         "uuid": fact(lambda: gpu.text("UUID")),
         "serial": fact(lambda: gpu.text("Serial")),
         "pci_bus_id": address,
-        "numa_node": fact(lambda: numa_node(address["value"])),
-        "cpus": fact(lambda: local_cpus(address["value"])),
+        "numa_node": fact(lambda: numa_node(_known(address))),
+        "cpus": fact(lambda: local_cpus(_known(address))),
         "memory_bytes": fact(gpu.memory_bytes),
         "vbios": fact(lambda: gpu.text("VbiosVersion")),
         "ecc": fact(lambda: _named(gpu.numbers("EccMode", 2), now_pending, bool)),
@@ -68,6 +68,13 @@ def gpu_facts(gpu: nvml.Gpu) -> dict[str, Fact]:
         "compute_mode": fact(lambda: nvml.COMPUTE_MODES[gpu.number("ComputeMode")]),
         "processes": fact(gpu.processes),
     }
+
+
+def _known(address: Fact) -> str:
+    """Raises LookupError where the driver did not tell it."""
+    if address["value"] is None:
+        raise LookupError(f"its PCI address is not known: {address['unknown']}")
+    return str(address["value"])
 
 
 def _named(values: tuple[int, ...], names: tuple[str, ...], kind: type) -> dict[str, Any]:

@@ -35,9 +35,11 @@ _ESCAPED = re.compile(r"\\([0-7]{3})")
 def mounts(path: Path = MOUNTINFO) -> list[dict[str, Any]]:
     """Every mount: ``place``, ``kind``, ``source``, ``options`` (the mount's and the file system's). A later one hides an earlier."""
     found = []
-    for row in path.read_text().splitlines():
+    # Whoever may mount something may give it any name: the kernel escapes blank, tab, line feed and backslash alone, and
+    # a source may be empty. So nothing but a blank parts fields, and nothing but a line feed parts rows.
+    for row in filter(None, path.read_bytes().decode(errors="backslashreplace").split("\n")):
         left, _, right = row.partition(" - ")
-        fields, (kind, source, options) = left.split(), right.split(maxsplit=2)
+        fields, (kind, source, options) = left.split(" "), right.split(" ", 2)
         both = dict.fromkeys([*fields[5].split(","), *options.split(",")])
         found.append({"place": _plain(fields[4]), "kind": kind, "source": _plain(source), "options": sorted(both)})
     return found

@@ -14,6 +14,8 @@ from typing import Any
 LIBRARY = "libnvidia-ml.so.1"
 SUCCESS = 0
 INSUFFICIENT_SIZE = 7
+NO_SUCH_LINK = (2, 3)
+"""``NVML_ERROR_INVALID_ARGUMENT``, ``NVML_ERROR_NOT_SUPPORTED``: how the driver says that a GPU has no further link."""
 VOLATILE, AGGREGATE = 0, 1
 CORRECTED, UNCORRECTED = 0, 1
 GRAPHICS, SM, MEMORY = 0, 1, 2
@@ -36,7 +38,11 @@ REASONS = {
 
 
 class NvmlError(RuntimeError):
-    """The driver, or its library, refused; the text is NVML's own."""
+    """The driver, or its library, refused; the text is NVML's own. `code`: nvmlReturn_t, 0 where there is none."""
+
+    def __init__(self, text: str, code: int = SUCCESS) -> None:
+        super().__init__(text)
+        self.code = code
 
 
 class _Pci(ctypes.Structure):
@@ -139,13 +145,15 @@ class Gpu:
         return []
 
     def nvlinks(self) -> list[bool]:
-        """State of each link, in order: True where it is up. Empty: this GPU has none."""
+        """State of each link, in order: True where it is up. Empty: this GPU has none. Raises NvmlError for one that is not told."""
         states = []
         for link in range(MOST_NVLINKS):
             try:
                 states.append(bool(self.number("NvLinkState", link)))
-            except NvmlError:
-                break  # the driver's way to say that there is no such link
+            except NvmlError as error:
+                if error.code not in NO_SUCH_LINK:
+                    raise  # the GPU is lost, say
+                break
         return states
 
     def fabric(self) -> str:
@@ -202,4 +210,4 @@ def _call(library: ctypes.CDLL, function: str, *arguments: Any) -> None:
 
 def _check(library: ctypes.CDLL, code: int, function: str) -> None:
     if code != SUCCESS:
-        raise NvmlError(f"{function}: {library.nvmlErrorString(code).decode()}")
+        raise NvmlError(f"{function}: {library.nvmlErrorString(code).decode()}", code)
