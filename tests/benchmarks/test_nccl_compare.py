@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from surefoot.benchmarks.nccl_compare import Capture, Comparison, compare, refused
+from surefoot.benchmarks.nccl_log import read_log
 from surefoot.benchmarks.nccl_tests import NcclTest, Row, Timing
+from surefoot.benchmarks.nccl_tests_text import read_text
 from surefoot.cli.captures import captures_in
 from surefoot.errors import EvidenceError
 from surefoot.model.status import Status
@@ -197,3 +199,29 @@ def test_a_floor_that_has_two_values_by_chance_is_shifted_where_its_higher_one_i
     alone = [compare(mine, [one]).status for one in slower]
     assert set(alone) == {Status.PASSED, Status.FAILED}
     assert failed(compare(mine, slower)) == {"floor"}
+
+
+def test_a_capture_that_is_given_twice_is_no_repeat(healthy: dict[str, Capture]) -> None:
+    mine = [one for key, one in healthy.items() if "all_reduce" in key]
+    assert compare([mine[0]] * 3, [mine[1]]).status is Status.INCONCLUSIVE
+    found = compare(mine, [mine[5]])
+    assert found.status is Status.INCONCLUSIVE
+    assert f"the times of {mine[5].test.file}:" in next(one.actual for one in found.findings if one.part == "capture")
+
+
+def test_a_run_as_log_and_as_json_is_one_run() -> None:
+    both = [corpus(f"healthy-1-all_reduce.{kind}")["healthy-1-all_reduce"] for kind in ("log", "json")]
+    others = [one for key, one in corpus("healthy-[2-6]-all_reduce.log").items()]
+    assert compare(others, both[:1]).status is Status.PASSED
+    assert compare([*others, both[0]], both[1:]).status is Status.INCONCLUSIVE
+
+
+def test_a_log_that_lacks_a_ranks_connections_does_not_show_which_way_it_took() -> None:
+    known = list(corpus("healthy-[2-6]-all_reduce.log").values())
+    text = (CORPUS / "healthy-1-all_reduce.log").read_text()
+    rows = [row for row in text.split("\n") if not (" via " in row and " : 1[" in row)]
+    (test,) = read_text("\n".join(rows), "all_reduce.log")
+    found = compare(known, [Capture(test, read_log({"all_reduce.log": "\n".join(rows)}))])
+    (transport,) = (one for one in found.findings if one.part == "transport")
+    assert (transport.status, "no connection of process" in transport.actual) == (Status.INCONCLUSIVE, True)
+    assert found.status is Status.INCONCLUSIVE
