@@ -116,7 +116,7 @@ def test_a_refusal_is_told_with_what_to_hand_to_an_admin_and_nothing_more_is_tri
     found = drained(slurm, monkeypatch, failed("n2"), failed("n4", name="nccl"))
     assert len(slurm.updates) == 1
     assert "scontrol did not drain n2: slurm_update error: Invalid user id" in found.problems[0]
-    assert "Operator" in found.problems[0]
+    assert "Administrator" in found.problems[0]
     assert [(each.node, each.drained) for each in found.stands] == [("n2", False)]
     assert [each.nodes for each in found.to_do] == [("n2",), ("n4",)]
 

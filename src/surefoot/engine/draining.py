@@ -116,7 +116,7 @@ class _Drainer:
         if result.exit_code != 0:
             raise SchedulerError(
                 f"scontrol did not drain {folded(proposal.nodes)}: {words(result)}",
-                next_action="only root, SlurmUser and users with the admin level Operator may: hand the commands to one",
+                next_action="only root, SlurmUser and users with the admin level Administrator may: hand the commands to one",
             )
 
     def _stands(self) -> tuple[Stands, ...]:
