@@ -20,7 +20,14 @@ from surefoot.lab.places import LabPaths
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(900)]
 
-QUICK = ("--set", "storage.stream_size=8MiB", "--set", "storage.imports=[]", "--set", "storage.file_size=1MiB")
+SETTINGS = {
+    "stream_size": "8MiB",
+    "file_size": "1MiB",
+    "imports": "[]",
+    "min_peer_share": "0.1",  # nodes of a lab share few cores, and are less alike than those of a cluster
+    "min_read_mb_s": "0.1",  # two ranks of n2 share its rate
+}
+QUICK = [word for key, value in SETTINGS.items() for word in ("--set", f"storage.{key}={value}")]
 
 
 @pytest.fixture(scope="module")
