@@ -15,11 +15,11 @@ from surefoot.benchmarks.ddp_step import SUCCESS
 from surefoot.cli.chosen import chosen, command_line, resume_words
 from surefoot.cli.options import json_option
 from surefoot.cli.preflight_drain import Remedy, drain_options
-from surefoot.cli.preflight_learn import refuse_existing, write_learnt
 from surefoot.cli.preflight_prolog import prolog_options, without_a_run
-from surefoot.cli.preflight_slurm import SHARED_ROOT, as_file, found_here
 from surefoot.cli.running import run_climb
 from surefoot.engine.claims import climbing
+from surefoot.engine.found_slurm import SHARED_ROOT, as_file, found_here
+from surefoot.engine.learning import refuse_existing, write_learnt
 from surefoot.engine.session import Session, start
 from surefoot.engine.store import load_results
 from surefoot.errors import EvidenceError, RequestError

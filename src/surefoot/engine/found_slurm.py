@@ -1,4 +1,4 @@
-"""``surefoot preflight --slurm``: the cluster as the Slurm of this host tells it, where no cluster file is there yet."""
+"""The cluster as the Slurm of this host tells it (``surefoot preflight --slurm``), where no cluster file is there yet."""
 
 from __future__ import annotations
 

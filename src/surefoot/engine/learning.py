@@ -1,4 +1,4 @@
-"""``surefoot preflight --learn FILE``: a cluster file from what the pre-check saw, to be reviewed by a person."""
+"""A cluster file from what the pre-check of a run saw (``surefoot preflight --learn``), to be reviewed by a person."""
 
 from __future__ import annotations
 
