@@ -44,7 +44,7 @@ test: lab-ready test-local test-lab ## lint, then every test (root): what CI run
 
 test-local: lint ## lint, then every test but those of the lab: no root needed
 	@$(BIN)/pytest -q -n 2 -m "not slow and not lab"
-	@$(BIN)/pytest -q -n 2 --dist loadgroup -m "slow and not lab" --durations=10
+	@$(BIN)/pytest -q -n 2 --dist loadgroup --no-loadscope-reorder -m "slow and not lab" --durations=10
 
 test-lab: lab-ready ## tests on a real Slurm, a real sshd and real labs, and of what Ansible makes of hosts (root)
 	@$(BIN)/pytest -q -n 3 --dist loadgroup --no-loadscope-reorder -m "lab and not alone and not versions" --durations=25

@@ -29,6 +29,20 @@ TOGETHER = {
 """Files that one worker runs, one after the other, as they share a fixture that takes long."""
 
 
+LONG = (
+    "tests/honesty/test_mutations.py", "tests/drills/test_interruptions.py", "tests/drills/test_many_processes.py",
+    "tests/cluster/test_climb_on_lab.py", "tests/cluster/test_interrupted_site.py", "tests/cluster/test_lab_real.py",
+    "tests/cluster/test_drift_on_lab.py",
+)  # fmt: skip
+"""Files that take minutes: they begin first, so that no worker is left alone with one at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The long ones first; the others keep their order."""
+    order = {name: place for place, name in enumerate(LONG)}
+    items.sort(key=lambda item: order.get(item.nodeid.partition("::")[0], len(LONG)))
+
+
 def group_of(test: str) -> str:
     """What a test, named by its node id, is run together with: the tests of its file, or of a group of files."""
     file = test.partition("::")[0]

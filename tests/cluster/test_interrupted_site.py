@@ -26,7 +26,7 @@ from surefoot.lab.provisioning import SITE
 pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.sites, pytest.mark.timeout(2400)]
 
 SEED = 20261130
-KILLS = 4
+KILLS = 2
 NFS = {
     "storage_server": {"hosts": {"n1": {"storage_server_packages": [], "storage_exports": [{"path": "/srv/export"}]}}}
 }
@@ -34,7 +34,8 @@ FILE_SERVER = """\
 set -e
 cat >/usr/sbin/exportfs <<'X'
 #!/bin/sh
-cat /etc/exports.d/*.exports >/run/exported
+mkdir -p /var/lib/nfs
+cat /etc/exports.d/*.exports | tee /var/lib/nfs/etab >/run/exported
 X
 chmod +x /usr/sbin/exportfs
 mkdir -p /etc/exports.d
