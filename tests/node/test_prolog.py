@@ -69,6 +69,10 @@ def test_nothing_is_drained_unless_told_to(tmp_path: Path, capfd: pytest.Capture
     "text",
     [
         None, "", "{", "[]", '{"claims": {}}', '{"claims": {"gpus": "8"}}', '{"claims": {"x": 1}}',
+        '{"claims": {"mounts": ["/no"]}, "enforce": true, "claims": {"mounts": ["/proc"]}}',
+        '{"claims": {"mounts": ["/no"]}, "enforce": "yes"}', '{"claims": {"mounts": ["/no"]}, "group": 1}',
+        '{"claims": {"rails": [{"hca": "mlx5_0", "rate_gbit_s": Infinity}]}, "enforce": true}',
+        '{"claims": {"memlock": 99999999999999999999}, "enforce": true}', '{"claims": {"\\u0000": 1}}',
         '{"claims": {"mounts": ["/no"]}, "enforced": true}', '{"claims": {"mounts": ["/no"]}, "status": "here"}',
     ],
 )  # fmt: skip
@@ -179,6 +183,69 @@ def test_nodes_that_fail_in_the_same_second_are_counted_by_their_markers(
 def test_where_no_marker_can_be_left_nothing_is_drained(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert _ends(tmp_path, GONE, enforce=True, markers=str(tmp_path / "no")) == 0
     assert "no marker could be left" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("plant", ["link", "pipe"])
+def test_what_somebody_planted_among_the_markers_is_neither_written_through_nor_waited_for(
+    tmp_path: Path, plant: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "markers").mkdir()
+    (tmp_path / "theirs").write_text("kept")
+    if plant == "link":
+        (tmp_path / "markers" / "n19").symlink_to(tmp_path / "theirs")
+    else:
+        os.mkfifo(tmp_path / "markers" / "n19")
+    assert _ends(tmp_path, GONE, enforce=True, markers=str(tmp_path / "markers")) == 0
+    assert "no marker could be left" in capfd.readouterr().err
+    assert (tmp_path / "theirs").read_text() == "kept"
+
+
+def test_a_node_that_slurm_does_not_know_by_its_name_is_not_drained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its markers and those of its neighbours would be counted as nobody's."""
+    monkeypatch.setenv("SLURMD_NODENAME", "host-19")
+    assert _ends(tmp_path, GONE, enforce=True) == 0
+    assert "Slurm names no node host-19" in capfd.readouterr().err
+
+
+def test_a_marker_lies_nowhere_but_in_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "markers").mkdir()
+    monkeypatch.setenv("SLURMD_NODENAME", "../out")
+    assert _ends(tmp_path, GONE, enforce=True, markers=str(tmp_path / "markers")) == 0
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["/no\x1b[31m\nsurefoot prolog: fake", "/no\0", "/no\ud800"])
+def test_what_is_said_is_a_line_of_text_whatever_is_in_it(
+    tmp_path: Path, name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert _ends(tmp_path, {"mounts": [name]}, enforce=True) == prolog.DRAIN
+    (said,) = capfd.readouterr().err.splitlines()
+    assert said.startswith("surefoot prolog: mounts DISPROVED: not mounted: /no\ufffd")
+    assert said.isprintable()
+
+
+def test_a_device_or_a_pipe_is_not_replaced_by_the_status_file(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert _ends(tmp_path, GONE, enforce=True, status=str(tmp_path / "pipe")) == prolog.DRAIN
+    assert (tmp_path / "pipe").is_fifo()
+    assert "is no regular file, and is left as it is" in capfd.readouterr().err
+
+
+def test_a_check_that_has_answered_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its end may be held in the kernel, as when the GPU that it closes is lost."""
+
+    def answers_and_hangs(judge: object, claimed: object, answer: int) -> None:  # noqa: ARG001
+        os.write(answer, b'["disproved", "gone"]')
+        time.sleep(60)
+
+    monkeypatch.setattr(prolog, "_child", answers_and_hangs)
+    began = time.monotonic()
+    assert prolog.judged({"gpus": 8}) == {"gpus": ("disproved", "gone")}
+    assert time.monotonic() - began < 20
 
 
 def test_it_needs_the_standard_library_alone(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ WHOLE_S = 4.5
 LIMIT_S = 3.0
 """For all claims together; the question to Slurm comes on top."""
 SINFO_S = 1.0
-SINFO = ("sinfo", "-h", "-N", "-o", "%N|%T|%E")
+SINFO = ("sinfo", "--all", "-h", "-N", "-o", "%N|%T|%E")
 STATUS = "/run/surefoot-prolog.json"
 """Where the last result lies, unless the claims file says ``status``."""
 SHARE = 0.1
@@ -41,9 +41,18 @@ MARKER_S = 300.0
 KEYS = ("claims", "enforce", "max_drain_share", "markers", "status", "group")
 
 
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON. Raises ValueError for a key that stands there twice: one of them would be left out quietly."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [key for key, _ in pairs]
+        raise ValueError(f"{next(key for key in names if names.count(key) > 1)} stands there twice")
+    return found
+
+
 def read_claims(path: Path) -> dict[str, Any]:
     """The claims file. Raises OSError, ValueError where it is not there or not one."""
-    asked = json.loads(path.read_text())
+    asked = json.loads(path.read_text(), object_pairs_hook=_once)
     if not isinstance(asked, dict) or not isinstance(asked.get("claims"), dict) or not asked["claims"]:
         raise ValueError(f'{path}: has no "claims"')
     wrong = [f"no such key: {key}; there are {', '.join(KEYS)}" for key in asked if key not in KEYS]
@@ -51,6 +60,9 @@ def read_claims(path: Path) -> dict[str, Any]:
     for key in ("markers", "status"):
         if key in asked and not (isinstance(asked[key], str) and asked[key].startswith("/")):
             wrong.append(f"{key} is {asked[key]!r}; allowed: an absolute path")
+    for key, kind, words in (("enforce", bool, "true or false"), ("group", str, "a name")):
+        if key in asked and type(asked[key]) is not kind:
+            wrong.append(f"{key} is {asked[key]!r}; allowed: {words}")
     share = asked.get("max_drain_share", SHARE)
     if type(share) not in (int, float) or not 0 < share < 1:  # 10 for 10 % would be no brake at all
         wrong.append(f"max_drain_share is {share!r}; allowed: more than 0 and less than 1")
@@ -93,7 +105,9 @@ def judged(claims: dict[str, Any], limit_s: float = LIMIT_S) -> dict[str, Verdic
             name, pid = running.pop(reading)
             text = os.read(reading, 8192)
             os.close(reading)
-            os.waitpid(pid, 0)
+            # It has answered, and is not waited for: closing a GPU that is lost may hold it in the kernel.
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, os.WNOHANG)
             try:
                 state, words = json.loads(text)
                 verdicts[name] = (state, words)
@@ -117,13 +131,20 @@ def marked(folder: Path, name: str) -> set[str]:
     Whoever comes k-th finds k markers at least, so more nodes than may be drained never pass together.
     Ages are by the file server's clock.
     """
-    own = folder / name
-    own.write_text(f"{time.time()}\n")
-    now = own.stat().st_mtime
+    if "/" in name:
+        raise OSError(f"{name!r} is no name of a node")
+    # Where everybody may write to the folder, a link there would have root write elsewhere, and a pipe would hang.
+    own = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+    try:
+        os.ftruncate(own, 0)
+        os.write(own, f"{time.time()}\n".encode())
+        now = os.fstat(own).st_mtime
+    finally:
+        os.close(own)
     found = {name}
     for entry in folder.iterdir():
         try:
-            if now - entry.stat().st_mtime < MARKER_S:
+            if now - entry.lstat().st_mtime < MARKER_S:
                 found.add(entry.name)
         except FileNotFoundError:
             continue
@@ -146,6 +167,8 @@ def brake(share: float, markers: str | None = None) -> str | None:
     drained = {row[0] for row in rows if row[1].startswith("drain") and "prolog" in row[2].lower()}
     if not names:
         return "Slurm names no node"
+    if own not in names:
+        return f"Slurm names no node {own}, so nobody knows whether the others' names here are Slurm's"
     others = (drained | at_once & names) - {own}
     if not (len(others) + 1) / len(names) <= share:  # so that NaN holds, too
         return f"{len(others)} of {len(names)} nodes are drained by prologs already or fail now, and at most {share:g} may be"
@@ -153,9 +176,9 @@ def brake(share: float, markers: str | None = None) -> str | None:
 
 
 def say(words: str) -> None:
-    """To stderr and to syslog."""
-    text = f"surefoot prolog: {words}"
-    os.write(2, f"{text}\n".encode(errors="replace"))
+    """To stderr and to syslog, as one line: what a node or a file tells may hold escape sequences, or be no text."""
+    text = "surefoot prolog: " + "".join(each if each.isprintable() else "\ufffd" for each in words.replace("\n", " "))
+    os.write(2, f"{text}\n".encode())
     syslog.syslog(syslog.LOG_WARNING, text)
 
 
@@ -193,7 +216,10 @@ def work(path: Path) -> int:
         "code": code, "outcome": outcome, "verdicts": verdicts,
     }  # fmt: skip
     try:
-        write_atomic(Path(status), json.dumps(left, indent=1) + "\n")
+        if Path(status).exists() and not Path(status).is_file():
+            say(f"no status file: {status} is no regular file, and is left as it is")
+        else:
+            write_atomic(Path(status), json.dumps(left, indent=1) + "\n")
     except Exception as e:  # noqa: BLE001 - likewise
         say(f"no status file: {e}")
     return code

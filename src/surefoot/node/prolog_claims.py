@@ -179,12 +179,12 @@ def _is_rail(claimed: Any) -> bool:
         and sorted(claimed) == ["hca", "rate_gbit_s"]
         and _text(claimed["hca"])
         and type(claimed["rate_gbit_s"]) in (int, float)
-        and claimed["rate_gbit_s"] > 0
+        and 0 < claimed["rate_gbit_s"] < float("inf")
     )
 
 
 def _limit(claimed: Any) -> bool:
-    return claimed == "unlimited" or _count(claimed)
+    return claimed == "unlimited" or (_count(claimed) and claimed < 1 << 63)
 
 
 CLAIMS: dict[str, tuple[Callable[[Any], Verdict], Callable[[Any], bool], str]] = {
