@@ -20,7 +20,6 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from surefoot.benchmarks.nccl_tests import NcclTest, doubts
 from surefoot.model.check import Check
 from surefoot.model.run import RungResult, RunManifest
 from surefoot.model.status import Status, exit_code
@@ -131,14 +130,14 @@ def render(manifest: RunManifest, results: Sequence[RungResult], overall: Status
     return words.xml_safe(page)
 
 
-def render_sweeps(tests: Sequence[NcclTest]) -> str:
+def render_sweeps(curves: Sequence[details.Curve], captures: Sequence[sweeps.Capture]) -> str:
     """Captures of nccl-tests as a page of its own: both curves, the table, and what speaks against using them."""
     page = (
         _environment()
         .get_template("sweeps.html.j2")
         .render(
-            curves=sweeps.curves(tests),
-            captures=[(test, doubts(test)) for test in tests],
+            curves=curves,
+            captures=captures,
             charts=charts,
             style=Markup(_file("style.css")),  # noqa: S704 (our own file)
         )
