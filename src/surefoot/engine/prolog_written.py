@@ -18,9 +18,7 @@ from surefoot.engine.prolog_files import RECORD, SCRIPT, folder_files, mode_of
 from surefoot.errors import RequestError, StorageError
 from surefoot.files import entries, write_atomic
 from surefoot.model.cluster import Cluster
-
-SHARE = 0.1
-"""Of the nodes that may be drained; where that is less than one of those declared, one of them."""
+from surefoot.node.prolog import SHARE
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ def write_prolog(
 
 
 def fitting_share(nodes: int) -> float:
-    """`SHARE`, or what allows one of `nodes`; of a single node it allows none, as that would be the whole cluster."""
+    """The prolog's own share, or what allows one of `nodes`; of a single node it allows none, as that would be the whole cluster."""
     return SHARE if nodes == 1 or nodes * SHARE >= 1 else math.ceil(100 / nodes) / 100
 
 
@@ -125,7 +123,7 @@ def _recorded(folder: Path) -> dict[str, str]:
     try:
         record = json.loads((folder / RECORD).read_text())
         return {RECORD: "", **{str(name): str(digest) for name, digest in record["sha256"].items()}}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return {}
 
 
