@@ -132,3 +132,14 @@ def test_wrong_requests_write_nothing(
     assert said in capsys.readouterr().err
     assert not (tmp_path / "p").exists()
     assert not (tmp_path / "root").exists()
+
+
+def test_names_of_the_cluster_file_do_not_rule_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("click.utils.should_strip_ansi", lambda *_: False)  # as on a terminal
+    rails = '  - {name: g, count: 1, hosts: g1, gpus_per_node: 8, rails: [{name: "r\\e[31m", rate_gbit_s: 400}]}\n'
+    assert run(["preflight", "--cluster", cluster(tmp_path, rails), "--write-prolog", str(tmp_path / "p")]) == 0
+    said = capsys.readouterr().out
+    assert "not of r\ufffd[31m" in said
+    assert "\x1b" not in said

@@ -229,3 +229,24 @@ def test_a_result_edited_to_say_passed_is_not_shown_as_one(toy: ToyCli) -> None:
         said = toy(command, "latest")
         assert said.code == 2
         assert "differs from the recorded result" in said.out
+
+
+def test_no_message_rules_the_terminal(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("click.utils.should_strip_ansi", lambda *_: False)  # as on a terminal
+    assert run(["nccl", "read", "q\x1b[31m\u202e"]) == 3
+    said = capfd.readouterr().err
+    assert "q\ufffd[31m\ufffd: No such file" in said
+    assert "\x1b" not in said
+
+
+@pytest.mark.parametrize("error", [OSError(28, "full", "a\x1b[31m"), RuntimeError("b\x1b[31m")])
+def test_nor_does_a_fault(error: Exception, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("click.utils.should_strip_ansi", lambda *_: False)
+    monkeypatch.setattr("surefoot.cli.cli.main", fail)
+    assert run(["runs"]) == 4
+    said = capfd.readouterr().err
+    assert "\ufffd[31m" in said
+    assert "\x1b" not in said

@@ -259,3 +259,27 @@ def test_python_3_9_can_read_the_archive_and_any_python_3_its_beginning() -> Non
         for name in packed.namelist():
             oldest = (3, 4) if name == "__main__.py" else OLDEST_PYTHON
             ast.parse(packed.read(name), name, feature_version=oldest)
+
+
+def test_a_node_may_have_a_name_that_the_shell_reads_otherwise(tmp_path: Path) -> None:
+    folder = enforcing(tmp_path, {"name": "g", "count": 2, "hosts": "esac,in", "expect": {"mount /proc": "x"}})
+    for node in ("esac", "in"):
+        assert (run(folder, node, tmp_path).returncode, run(folder, node, tmp_path).stderr) == (0, "")
+
+
+def test_names_in_the_readme_are_text_of_one_line(tmp_path: Path) -> None:
+    rail = {"name": "r\x1b[31m\r\nfake", "rate_gbit_s": 400}
+    write(tmp_path / "p", {"name": "g", "count": 1, "hosts": "n1", "gpus_per_node": 8, "rails": [rail]})
+    lines = (tmp_path / "p" / "README").read_bytes().decode().split("\n")
+    assert [line for line in lines if not line.isprintable()] == []
+    assert "not of r\ufffd[31m\ufffd\ufffdfake" in "\n".join(lines)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"sha256": 1}', "[" * 100_000, "\x00"])
+def test_a_record_that_is_none_makes_the_folder_somebody_elses(tmp_path: Path, text: str) -> None:
+    write(tmp_path / "p")
+    (tmp_path / "p" / "written.json").write_text(text)
+    before = tree_files(tmp_path)
+    with pytest.raises(RequestError, match="did not write"):
+        write(tmp_path / "p")
+    assert tree_files(tmp_path) == before

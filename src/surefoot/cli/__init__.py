@@ -17,6 +17,7 @@ import click
 
 from surefoot import __version__
 from surefoot.cli.node_prolog import claims_asked, judge
+from surefoot.cli.streams import say
 from surefoot.errors import MachineryError, RequestError, SurefootError
 
 # The same numbers as model.status.ExitCode, which would import pydantic here.
@@ -124,19 +125,19 @@ def run(arguments: list[str] | None = None) -> int:
         click.echo("surefoot: interrupted", err=True)
         return _failed(given, _INTERRUPTED, "Interrupted", "interrupted")
     except SurefootError as error:
-        click.echo(f"surefoot: {error}", err=True)
+        say(f"surefoot: {error}", err=True)
         code = next((code for kind, code in _EXIT_CODES.items() if isinstance(error, kind)), _UNPROVED)
         return _failed(given, code, type(error).__name__, error.message, error.next_action)
     except OSError as error:
         message = f"{error.filename or 'this machine'}: {error.strerror or error}"
-        click.echo(f"surefoot: {message}\n  → mend that (space, permissions), then run it again", err=True)
+        say(f"surefoot: {message}\n  → mend that (space, permissions), then run it again", err=True)
         return _failed(given, _MACHINERY, type(error).__name__, message)
     except Exception as error:  # noqa: BLE001 - the last line of defence
         import traceback
 
-        traceback.print_exc()
+        say(traceback.format_exc(), err=True)
         message = f"{type(error).__name__}: {error}"
-        click.echo(f"surefoot: this is a fault of Surefoot's, please report it: {message}", err=True)
+        say(f"surefoot: this is a fault of Surefoot's, please report it: {message}", err=True)
         return _failed(given, _MACHINERY, type(error).__name__, message)
     return int(outcome) if outcome is not None else 0
 

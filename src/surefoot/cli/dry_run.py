@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import click
 
+from surefoot.cli.streams import say
 from surefoot.engine.session import Session, dry_plan
 from surefoot.model.run import CommandStep, JobsStep, Plan, PushStep
 from surefoot.model.status import ExitCode
@@ -28,11 +29,11 @@ def show_plans(session: Session, selected: frozenset[str], *, as_json: bool) -> 
         return code
     for name, plan in plans.items():
         needs = ", ".join(ladder.spec(name).needs) or "nothing"
-        click.echo(f"{name}  (needs {needs})")
+        say(f"{name}  (needs {needs})")
         for line in _plan_lines(plan):
-            click.echo(f"    {line}")
+            say(f"    {line}")
     if left_out:
-        click.echo(f"\n{session.manifest.inputs.left_out_note}")
+        say(f"\n{session.manifest.inputs.left_out_note}")
     click.echo("\nDry run: nothing was run, nothing is recorded, nothing is proved (exit 2).")
     return ExitCode.UNPROVED
 

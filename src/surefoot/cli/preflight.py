@@ -17,6 +17,7 @@ from surefoot.cli.options import json_option
 from surefoot.cli.preflight_drain import Remedy, drain_options
 from surefoot.cli.preflight_prolog import prolog_options, without_a_run
 from surefoot.cli.running import run_climb
+from surefoot.cli.streams import say
 from surefoot.engine.claims import climbing
 from surefoot.engine.found_slurm import SHARED_ROOT, as_file, found_here
 from surefoot.engine.learning import refuse_existing, write_learnt
@@ -91,7 +92,7 @@ def preflight_command(
     remedy.refuse_local(choice.cluster)
     session = start(choice, command_line())
     if slurm:
-        click.echo(f"Its cluster file: {session.run_paths.inputs / 'cluster.yaml'}", err=as_json)
+        say(f"Its cluster file: {session.run_paths.inputs / 'cluster.yaml'}", err=as_json)
     everything = frozenset(session.manifest.inputs.ladder.names)
     with climbing(session.run_paths):
         code = run_climb(
@@ -128,8 +129,8 @@ def _asked_cluster(
     if shared_root is not None and source is ParameterSource.COMMANDLINE:
         raise RequestError("--shared-root and --root are one folder with --slurm", next_action="keep --shared-root")
     found = found_here(partition or "", shared_root or root or SHARED_ROOT)
-    click.echo(f"Slurm's partition {found.partition}: {found.told}", err=err)
-    click.echo(f"Shared root: {found.cluster.root} (all nodes must see it; another: --shared-root DIR)", err=err)
+    say(f"Slurm's partition {found.partition}: {found.told}", err=err)
+    say(f"Shared root: {found.cluster.root} (all nodes must see it; another: --shared-root DIR)", err=err)
     with as_file(found) as path:
         yield {"cluster": path, "root": None}
 
@@ -137,9 +138,9 @@ def _asked_cluster(
 def _learn(session: Session, declared: Cluster, path: Path, code: int, *, err: bool) -> int:
     """Write FILE, whatever else did not pass. The run's exit code, but never that of a proof where nothing was learnt."""
     try:
-        click.echo(write_learnt(session, declared, path), err=err)
+        say(write_learnt(session, declared, path), err=err)
     except EvidenceError as error:
-        click.echo(f"surefoot: {error}", err=True)
+        say(f"surefoot: {error}", err=True)
         return ExitCode.UNPROVED if code is ExitCode.PROVED else code
     return code
 

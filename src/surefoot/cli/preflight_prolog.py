@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from surefoot.cli.node_prolog import judge
+from surefoot.cli.streams import say
 from surefoot.config.load import load_cluster
 from surefoot.engine.prolog_files import SCRIPT
 from surefoot.engine.prolog_written import WrittenProlog, write_prolog
@@ -90,9 +91,10 @@ def _write(cluster: str | None, options: Mapping[str, Any], *, as_json: bool) ->
         share=share,
     )
     code = ExitCode.PROVED if all(one.claims for one in found.groups) else ExitCode.UNPROVED
-    click.echo(
-        json.dumps(_told(found, code), indent=1) if as_json else _shown(found, enforce=options["prolog_enforce"])
-    )
+    if as_json:
+        click.echo(json.dumps(_told(found, code), indent=1))
+    else:
+        say(_shown(found, enforce=options["prolog_enforce"]))
     return int(code)
 
 

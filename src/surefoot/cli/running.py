@@ -15,6 +15,7 @@ import click
 from rich.console import Console
 
 from surefoot.cli.chosen import resume_words
+from surefoot.cli.streams import say
 from surefoot.engine.session import Session
 from surefoot.errors import StorageError
 from surefoot.model.events import Event, Note, event_line
@@ -64,7 +65,7 @@ def run_climb(
     overall = whole(result.status for result in results)
     show(console, manifest, results, overall, report=None if unwritten else paths.report, answer=code)
     for line in _last_words(session, results, selected, go_on, code):
-        click.echo(line, err=as_json or interrupted)
+        say(line, err=as_json or interrupted)
     if unwritten is not None:
         raise unwritten
     if as_json:

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from surefoot.cli.options import json_option, root_option, root_paths
+from surefoot.cli.streams import say
 from surefoot.config.load import load_policy
 from surefoot.engine.judge import Judge
 from surefoot.engine.store import find_run, load_manifest, load_results
@@ -48,7 +49,7 @@ def judge_command(*, run: str, root: str, policy: str | None, as_json: bool) -> 
     else:
         show(Console(), manifest, judged.results, judged.overall)
         for line in judged.differences() or ["identical to the recorded results"]:
-            click.echo(line)
+            say(line)
     return exit_code([judged.overall])
 
 
@@ -118,7 +119,7 @@ def show_command(*, run: str, root: str, as_json: bool) -> int:
         report = paths.report if paths.report.exists() else None
         show(Console(), manifest, judged.results, judged.overall, report=report)
         for line in judged.differences():
-            click.echo(line)
+            say(line)
     return exit_code([judged.overall])
 
 
@@ -139,7 +140,7 @@ def report_command(*, run: str, root: str, as_json: bool) -> int:
     else:
         click.echo(str(paths.report))
         for line in judged.differences():
-            click.echo(line)
+            say(line)
     return code
 
 

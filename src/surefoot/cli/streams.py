@@ -1,4 +1,7 @@
-"""Standard streams whose reader may hang up: `surefoot runs | head -1` is no error, and no other exit code."""
+"""Standard streams whose reader may hang up, and text for people, which may come from anywhere.
+
+`surefoot runs | head -1` is no error, and no other exit code.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import errno
 import io
 import sys
 from typing import IO
+
+import click
 
 
 class _Forgiving(io.FileIO):
@@ -42,3 +47,10 @@ def _forgiving(stream: IO[str] | None) -> io.TextIOWrapper:
         line_buffering=stream.line_buffering,
         write_through=stream.write_through,
     )
+
+
+def say(text: object, *, err: bool = False) -> None:
+    """Print lines for people. File names, nodes and what commands said stand in them, and must not rule the terminal."""
+    from surefoot.reports.text import terminal_safe  # not before it is needed: it imports the records
+
+    click.echo("\n".join(map(terminal_safe, str(text).split("\n"))), err=err)

@@ -151,12 +151,17 @@ def archive() -> bytes:
 
 def script(cluster: str, groups: Sequence[Derived]) -> str:
     """The shell script: every node is named, so that none is judged by claims that were made for others."""
-    cases = []
+    cases = []  # each with its first bracket, so that a node may be called esac
     for one in groups:
         rows = ["|".join(one.hosts[at : at + _A_LINE]) for at in range(0, len(one.hosts), _A_LINE)]
         does = f"group={one.group}" if one.claims else f'nothing "the cluster file claims nothing of group {one.group}"'
-        cases.append("|\\\n".join(rows) + f") {does} ;;")
+        cases.append("(" + "|\\\n".join(rows) + f") {does} ;;")
     return _SCRIPT.format(cluster=cluster, cases="\n".join(cases), archive=ARCHIVE)
+
+
+def _shown(text: str) -> str:
+    """Words with names of the cluster file in them, which may hold anything, as a line that a terminal shows."""
+    return "".join(each if each.isprintable() else "\ufffd" for each in text)
 
 
 def readme(cluster: str, groups: Sequence[Derived], head: dict[str, Any]) -> str:
@@ -170,7 +175,7 @@ def readme(cluster: str, groups: Sequence[Derived], head: dict[str, Any]) -> str
             f"Group {one.group}, {folded(one.hosts)}:\n"
             + "".join(f"{row}\n" for row in rows)
             + "  Not claimed:\n"
-            + "".join(f"    {text}\n" for text in one.not_claimed)
+            + "".join(f"    {_shown(text)}\n" for text in one.not_claimed)
         )
     python = ".".join(map(str, OLDEST_PYTHON))
     return _README.format(cluster=cluster, acting=acting, python=python, groups="\n".join(parts))
