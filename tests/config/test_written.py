@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,6 +38,13 @@ def test_any_fact_and_any_comment_is_read_back_as_the_same_cluster(expect: dict[
     places = [(), at, (*at, "count"), (*at, "expect"), (*at, "expect", END), (*at, END)]
     comments = dict.fromkeys([*places, *((*at, "expect", key) for key in expect)], said)
     assert read(cluster_text(record, comments)) == record
+
+
+@pytest.mark.parametrize("name", ["mount /a\nb: c", "a\n\nb: c", "x" * 1500, "\xe9" * 1100, "y" * 1020 + ": z\n"])
+def test_a_name_of_more_lines_or_of_any_length_is_a_key(name: str) -> None:
+    for record in (cluster({name: "v", "k": name}), cluster({"k": "v", name: name, "l": "v"})):
+        comments = {("node_groups", 0, "expect", key): ["said"] for key in ("k", "l", name)}
+        assert read(cluster_text(record, comments)) == record
 
 
 def test_what_is_declared_of_slurm_ssh_rails_and_software_is_kept() -> None:

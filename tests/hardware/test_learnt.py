@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 import network_sites
 from node_views import known, unknown
@@ -252,6 +253,16 @@ def test_floors_are_what_the_least_node_has() -> None:
     group, notes = only(learnt(fleet))
     assert (group.min_cpus, group.min_memory_gib) == (100, 980.0)
     assert notes["min_cpus"] == ("jobs could use 100 to 224 on 2 of 3 nodes",)
+
+
+def test_a_node_with_next_to_no_memory_makes_a_file_that_loads(tmp_path: Path) -> None:
+    fleet = changed(nodes(2), "gpu01", memory_total=known(4096))
+    assert written(learnt(fleet), tmp_path).node_groups[0].min_memory_gib == 0.01
+
+
+def test_a_count_that_no_kernel_counts_to_is_no_fact() -> None:
+    with pytest.raises(ValidationError, match="less than"):
+        told(changed(nodes(1), "gpu01", memory_total=known(10**400)))
 
 
 def test_nodes_whose_gpus_cannot_be_counted_are_left_out_with_the_reason_and_alone_teach_nothing() -> None:

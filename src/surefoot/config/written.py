@@ -14,6 +14,8 @@ from surefoot.model.cluster import Cluster, NodeGroup
 END = "#"
 """Last step of a place: below everything that stands at the place before it."""
 
+_LONGEST_KEY = 1000
+"""Characters. YAML allows 1024 where no ``?`` stands before it."""
 _AS_NUMBERS_DO = frozenset("0123456789+-.")
 
 Comments = Mapping[At, Sequence[str]]
@@ -44,11 +46,11 @@ def _lines(value: dict[str, Any] | list[Any], at: At, comments: Comments, pad: s
 def _entry(key: str, value: Any, at: At, comments: Comments, pad: str) -> Iterator[str]:
     if isinstance(value, dict | list) and value:
         yield from _said(comments, at, pad)
-        yield f"{pad}{_scalar(key)}:"
+        yield f"{pad}{_key(key, pad)}:"
         yield from _lines(value, at, comments, f"{pad}  ")
     else:
         beside = "; ".join(map(_one_line, comments.get(at, ())))
-        yield f"{pad}{_scalar(key)}: {_scalar(value)}{f'  # {beside}' if beside else ''}"
+        yield f"{pad}{_key(key, pad)}: {_scalar(value)}{f'  # {beside}' if beside else ''}"
 
 
 def _item(value: Any, at: At, comments: Comments, pad: str) -> Iterator[str]:
@@ -66,11 +68,18 @@ def _said(comments: Comments, at: At, pad: str) -> Iterator[str]:
         yield f"{pad}# {_one_line(text)}".rstrip()
 
 
+def _key(key: str, pad: str) -> str:
+    """A place's name, say, may be longer than a key that nothing marks as one."""
+    text = _scalar(key)
+    return text if len(text) <= _LONGEST_KEY else f"? {text}\n{pad}"
+
+
 def _scalar(value: Any) -> str:
     """As it stands in a list in brackets: the strictest place, so it may stand anywhere. A text that begins as
-    a number does is quoted: the loader takes ``1e3`` for one, PyYAML does not.
+    a number does is quoted: the loader takes ``1e3`` for one, PyYAML does not. One with a line's end stays on its line.
     """
-    style = '"' if isinstance(value, str) and value[:1] in _AS_NUMBERS_DO else None
+    quoted = isinstance(value, str) and (value[:1] in _AS_NUMBERS_DO or not value.isprintable())
+    style = '"' if quoted else None
     text = yaml.safe_dump([value], default_flow_style=True, width=math.inf, allow_unicode=False, default_style=style)
     return text.strip()[1:-1]
 

@@ -11,8 +11,9 @@ from surefoot.model.base import Record
 T = TypeVar("T")
 
 Text = Annotated[str, Field(min_length=1)]
-Positive = Annotated[int, Field(gt=0)]
-Natural = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(gt=0, lt=1 << 64)]
+Natural = Annotated[int, Field(ge=0, lt=1 << 64)]
+"""Kernels and drivers count in 64 bits."""
 
 
 class Fact(Record, Generic[T]):

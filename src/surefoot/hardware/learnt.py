@@ -200,7 +200,7 @@ def _floors(base: NodeGroup, nodes: Sequence[NodeSeen]) -> tuple[dict[str, float
     memory = [node.facts.memory / GIB for node in nodes if node.facts.memory is not None]
     if memory:
         kept = math.floor(min(memory) * MEMORY_KEPT)
-        floors["min_memory_gib"] = max(kept, min(base.min_memory_gib, math.floor(min(memory) * 100) / 100))
+        floors["min_memory_gib"] = max(kept, min(base.min_memory_gib, math.floor(min(memory) * 100) / 100), 0.01)
         notes["min_memory_gib"] = (f"{min(memory):.1f} to {max(memory):.1f} on {len(memory)} of {len(nodes)} nodes",)
     return floors, notes
 
