@@ -164,3 +164,14 @@ def test_a_reason_in_brackets_loses_them_and_nothing_else() -> None:
 )
 def test_the_type_of_a_nodes_gpus_is_what_the_site_calls_them(gres: str, kind: str) -> None:
     assert parse.gpu_type(gres) == kind
+
+
+@pytest.mark.parametrize("number", ["\u00b2", "9" * 5000, "-1", ""])
+def test_what_is_no_count_makes_no_row_of_a_node(number: str) -> None:
+    with pytest.raises(SchedulerError, match="are no numbers"):
+        parse.nodes(SEPARATOR.join(["n1", "gpu*", "idle", number, "1000", "gpu:8", "none"]))
+
+
+def test_a_time_that_no_clock_shows_is_none() -> None:
+    for text in ("9" * 5000, f"{'9' * 400}-00:00:00", "\u00b2"):
+        assert (parse.duration_s(text), parse.moment(text)) == (None, None)

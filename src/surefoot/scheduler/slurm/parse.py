@@ -21,13 +21,15 @@ from surefoot.scheduler.slurm.commands import (
 )
 from surefoot.scheduler.slurm.states import AccountingRow, QueueRow
 
-_DURATION = re.compile(r"^(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(?:\.\d+)?$", re.ASCII)
+_DURATION = re.compile(r"^(?:(\d{1,9})-)?(?:(\d{1,9}):)?(\d{1,9}):(\d{1,9})(?:\.\d+)?$", re.ASCII)
 _JOB_ID = re.compile(r"^\d+(_\d+)?$", re.ASCII)
 _SUBMITTED = re.compile(r"^(\d+)(?:;\S*)?$", re.ASCII)
 _QUEUED = re.compile(r"^\d+(?:[_+]|$)", re.ASCII)
 """How an id in the queue begins: 12, 12_3, 12_[3-5], 12+1."""
 _EXIT = re.compile(r"^(\d+):(\d+)$", re.ASCII)
-_GPUS = re.compile(r"(?:^|,)(?:gres:|gres/)?gpu(?::(?P<type>[A-Za-z][^:,()]*))?:(?P<count>\d+)", re.ASCII)
+_GPUS = re.compile(r"(?:^|,)(?:gres:|gres/)?gpu(?::(?P<type>[A-Za-z][^:,()]*))?:(?P<count>\d{1,9})(?!\d)", re.ASCII)
+_COUNT = re.compile(r"\d{1,18}\Z", re.ASCII)
+"""Bounded, as what is called a number and is none makes no row."""
 SIGNS = {
     "*": "NOT_RESPONDING", "~": "POWERED_DOWN", "#": "POWERING_UP", "!": "POWER_DOWN", "%": "POWERING_DOWN",
     "$": "MAINT", "@": "REBOOT_REQUESTED", "^": "REBOOT_ISSUED", "-": "PLANNED",
@@ -161,7 +163,7 @@ def nodes(stdout: str) -> list[NodeRow]:
     for fields in _rows(stdout, len(NODE_FIELDS), "sinfo", open_end=True):
         name, partition, said, cpus, memory, gres, reason = fields
         state = said.rstrip("".join(SIGNS) + "+")
-        if not cpus.rstrip("+").isdigit() or not memory.rstrip("+").isdigit():
+        if not _COUNT.match(cpus.rstrip("+")) or not _COUNT.match(memory.rstrip("+")):
             raise SchedulerError(f"sinfo: node {name}: {cpus!r} CPUs and {memory!r} MiB are no numbers")
         rows.append(
             NodeRow(
@@ -206,7 +208,7 @@ def partitions(stdout: str) -> list[Partition]:
                 name=values["PartitionName"],
                 state=values.get("State", "UP"),
                 max_time_s=inf if limit is None else limit,
-                max_nodes=int(most) if most.isdigit() else inf,
+                max_nodes=int(most) if _COUNT.match(most) else inf,
             )
         )
     return found
@@ -235,14 +237,14 @@ def _without_places(gres: str) -> str:
 
 def moment(text: str) -> float | None:
     """A Unix time; None where Slurm has none, or printed a local time, whose zone is not known here."""
-    return float(text) if text.isdigit() else None
+    return float(text) if _COUNT.match(text) else None
 
 
 def duration_s(text: str) -> float | None:
     """``1-02:03:04``, ``03:04``; None for UNLIMITED, INVALID, N/A, NOT_SET, empty."""
     match = _DURATION.match(text)
     if match is None:
-        return float(text) * 60 if text.isdigit() else None
+        return float(text) * 60 if _COUNT.match(text) else None
     days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60.0 + seconds
 
