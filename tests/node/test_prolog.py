@@ -60,6 +60,15 @@ def test_a_lost_driver_and_a_lost_interface_are_the_nodes_fault(
     assert _ends(tmp_path, {"interfaces": ["nosuch0"]}, enforce=True) == prolog.DRAIN
 
 
+def test_a_claim_that_cannot_be_read_drains_nothing_and_is_called_not_proved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("surefoot.node.facts.nvml.LIBRARY", "libno-such.so")
+    assert _ends(tmp_path, {"driver": "580.95.05", "mounts": ["/proc"]}, enforce=True) == 0
+    assert "driver NOT PROVED: " in capfd.readouterr().err
+    assert _left(tmp_path)["outcome"] == "not proved"
+
+
 def test_nothing_is_drained_unless_told_to(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert _ends(tmp_path, GONE) == 0
     assert "not acted upon" in capfd.readouterr().err
