@@ -30,7 +30,7 @@ def write_atomic(path: Path, data: bytes | str, *, mode: int = 0o644) -> None:
             Path(temporary).unlink(missing_ok=True)
         raise StorageError(
             f"cannot write {path}: {error.strerror or error}",
-            next_action="free space or fix permissions there, then run it again with --resume",
+            next_action="free space or fix permissions there, then run it again; a climb goes on with --resume RUN",
         ) from error
 
 

@@ -16,6 +16,7 @@ from surefoot.model.base import Record
 from surefoot.model.check import Check
 from surefoot.model.ladder import Mesh as MeshSpec
 from surefoot.model.run import JobsStep, Judgement
+from surefoot.numbers import parse
 from surefoot.rungs.base import Asked, PlanContext, Rung, View, layout
 from surefoot.rungs.found_network import Network, asked, network_checks, network_details
 from surefoot.rungs.judging import RankData, Said, decide, said, shorten, summed_up
@@ -142,8 +143,30 @@ def _trails(view: View) -> dict[int, Trail]:
             raise EvidenceError(f"is of rank {trail.rank} of job {trail.job_id}, not {rank} of {job_id}", file=name)
         if trail.world_size != view.expect["world_size"]:
             raise EvidenceError(f"is of a world of {trail.world_size} ranks", file=name)
+        _refuse_odd_facts(trail.facts, name)
         trails[rank] = trail
     return trails
+
+
+def _refuse_odd_facts(facts: dict[str, Any], file: str) -> None:
+    """Raises EvidenceError where what is looked into is not what a rank writes."""
+    for key in ("affinity", "network", "environment", "near"):
+        if not isinstance(facts.get(key), dict | None):
+            raise EvidenceError(f"facts.{key} is {str(facts[key])[:100]!r}, not an object", file=file)
+    if (near := facts.get("near")) is None:
+        return
+    beside, own = near.get("cpus"), (facts.get("affinity") or {}).get("cpus")
+    if not isinstance(beside, dict) or not (beside.get("value") is None or _lists_numbers(beside["value"])):
+        raise EvidenceError(f"facts.near.cpus is {str(beside)[:100]!r}, no fact of CPUs", file=file)
+    if not _lists_numbers(own):
+        raise EvidenceError(f"facts.affinity.cpus is {str(own)[:100]!r}, no list of CPUs", file=file)
+
+
+def _lists_numbers(text: Any) -> bool:
+    try:
+        return isinstance(text, str) and parse(text) is not None
+    except ValueError:
+        return False
 
 
 def _backend(facts: Facts, view: View) -> Check:
