@@ -162,7 +162,7 @@ def mesh_view(hosts: list[str], root: Path) -> View:
         device = _device(host, local)
         placed = {
             "affinity": {"cpus": "0-55,112-167" if local < 4 else "56-111,168-223", "numa_nodes": known([str(local // 4)])},
-            "limits": {}, "binding": {"SLURM_PROCID": str(rank)}, "environment": {},
+            "limits": {}, "binding": {"SLURM_PROCID": str(rank)},
         }  # fmt: skip
         near = {"numa_node": known(local // 4), "cpus": known("0-55,112-167" if local < 4 else "56-111,168-223")}
         peers = [index for index in range(GPUS) if index != local]

@@ -62,14 +62,14 @@ STILL_TRUE = {
         r"data\.facts\.(interfaces|routes|reach)\..*",
         r".*",
     ): "one node has no other to reach; of several, tests/rungs/test_precheck_network damages them",
-    (r"raw/mesh/trail-\d+\.json", r"facts\.(affinity|binding|environment|limits)\..*", r".*"): "where a rank ran is "
+    (r"raw/mesh/trail-\d+\.json", r"facts\.(affinity|binding|limits)\..*", r".*"): "where a rank ran is "
     "shown; claims on it are of ranks on GPUs or several nodes, which tests/rungs/test_mesh damages",
     (
         r"raw/mesh/trail-\d+\.json",
         r"facts\.network\..*",
         r".*",
     ): "a trail tells how far a rank came; what it set for its network is judged in its report",
-    (r"raw/mesh/rank-\d+\.json", r"data\.(affinity|binding|environment|limits)\..*", r".*"): "as in its trail",
+    (r"raw/mesh/rank-\d+\.json", r"data\.(affinity|binding|limits)\..*", r".*"): "as in its trail",
     (r"raw/mesh/trail-\d+\.json", r"phases\.\d+\.took_s", r"zero.*"): "shown; only a rank that is slower than the "
     "others is a claim",
     (r"raw/mesh/rank-\d+\.json", r"data\.took_s\..*", r"zero.*"): "as in its trail",

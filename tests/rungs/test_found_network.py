@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from rungs_harness import collected, edited, failed, judged, planned, status_of
+from surefoot.errors import EvidenceError
 from surefoot.model.check import Check
 from surefoot.model.status import Status
 from surefoot.rungs import collectives, ddp, found_network, mesh
@@ -114,14 +115,16 @@ def test_without_a_precheck_there_is_no_claim_and_the_details_say_why(good: View
 
 
 @pytest.mark.slow
-def test_a_mesh_whose_ranks_also_tell_as_an_older_version_did_is_held_to_it_all_the_same(
+def test_a_mesh_is_held_to_what_was_found_and_evidence_in_an_older_form_is_refused(
     found: dict[str, dict[str, str]], tmp_path: Path
 ) -> None:
     assert found
     view = collected(mesh.RUNG, {}, tmp_path, needs(tmp_path), env=PIN)
     assert status_of(mesh.RUNG, view) is Status.PASSED
-    for rank in (0, 1):
-        view = edited(view, f"raw/mesh/rank-{rank}.json", lambda report: report["data"].update(environment={}))
-    assert failed(mesh.RUNG, view) == set()
     damaged = edited(view, "raw/mesh/rank-1.json", lambda report: report["data"]["network"].update(set={}))
     assert failed(mesh.RUNG, damaged) == {"mesh.network"}
+    without = edited(view, "raw/mesh/rank-1.json", lambda report: report["data"].pop("network"))
+    assert failed(mesh.RUNG, without) == {"mesh.network"}
+    older = edited(without, "raw/mesh/rank-1.json", lambda report: report["data"].update(environment={}))
+    with pytest.raises(EvidenceError, match="environment"):
+        failed(mesh.RUNG, older)

@@ -269,13 +269,13 @@ def test_a_host_with_too_many_ranks_is_named(good: View) -> None:
     assert f"{HOST} has 3 ranks" in str(check_of(view, "placed").actual)
 
 
-@pytest.mark.parametrize("key", ["affinity", "network", "environment", "near"])
+@pytest.mark.parametrize("key", ["affinity", "network", "near"])
 @pytest.mark.parametrize(
     "value", [3, "x", [1, {}], {"cpus": None}, {"cpus": 3}, {"cpus": {"value": 3}}, {"cpus": {"value": "z-"}}]
 )
 def test_a_fact_of_another_form_is_refused_with_its_file(good: View, key: str, value: Any) -> None:
     odd = both(on_gpus(good, H200), lambda facts: facts.update({"near": {"cpus": {"value": "0"}}, key: value}))
-    if key in ("network", "environment") and isinstance(value, dict):
+    if key == "network" and isinstance(value, dict):
         return  # an object, of which nothing is asked that is not there
     with pytest.raises(EvidenceError, match=rf"trail-1\.json.*facts\.{key}"):
         RUNG.read(odd)

@@ -43,8 +43,6 @@ class Meshed(RankData, Network):
     took_s: dict[str, float]
     affinity: dict[str, Any]
     limits: dict[str, Any]
-    environment: dict[str, str] | None = None
-    """What was set, in evidence of a version before `network`."""
     binding: dict[str, str]
     step: StepValues
     summed: Summed
@@ -117,9 +115,7 @@ class Mesh(Rung[MeshSpec, Facts]):
             checks += log_checks(dict(facts.seen.trails), view)
         if facts.ranks:
             checks += [_backend(facts, view), _step(facts, view), _all_reduce(facts, view)]
-            # A version before `network` told `environment` in its place.
-            if any(rank.data.network is not None or rank.data.environment is None for rank in facts.ranks):
-                checks += network_checks("mesh", JOB, facts.ranks, view)
+            checks += network_checks("mesh", JOB, facts.ranks, view)
         world = view.expect["world_size"]
         shape = f"{view.expect['nodes']} × {view.expect['ranks_per_node']} ranks over {view.expect['backend']}"
         rows = [_row(trail) for trail in facts.seen.trails.values()]
@@ -150,7 +146,7 @@ def _trails(view: View) -> dict[int, Trail]:
 
 def _refuse_odd_facts(facts: dict[str, Any], file: str) -> None:
     """Raises EvidenceError where what is looked into is not what a rank writes."""
-    for key in ("affinity", "network", "environment", "near"):
+    for key in ("affinity", "network", "near"):
         if not isinstance(facts.get(key), dict | None):
             raise EvidenceError(f"facts.{key} is {str(facts[key])[:100]!r}, not an object", file=file)
     if (near := facts.get("near")) is None:

@@ -17,9 +17,8 @@ def process_of(trail: Trail) -> Process:
 
 
 def environment_of(trail: Trail) -> dict[str, str]:
-    """What the rank set of what the pre-check found. A version before `network` told it as `environment`."""
-    told = trail.facts.get("network") or {}
-    return told.get("set") or trail.facts.get("environment") or {}
+    """What the rank set of what the pre-check found."""
+    return (trail.facts.get("network") or {}).get("set") or {}
 
 
 def log_checks(trails: dict[int, Trail], view: View) -> list[Check]:
