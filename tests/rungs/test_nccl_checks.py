@@ -92,6 +92,15 @@ def test_gpudirect_of_a_group_that_expects_it_is_judged_on_its_own_nodes_and_tol
     assert "gdr" not in found(bounced, {**first, "hosts": "n7"}, {"hosts": "n[1-2]"})
 
 
+def test_a_host_that_no_group_names_leaves_gpudirect_open_where_only_some_expect_it() -> None:
+    first = two("mlx5_0", "mlx5_1", gpudirect="expected", hosts="gpu1")
+    unplaced = found(Job(), first, {"hosts": "gpu2"})["gdr_groups"]
+    assert (unplaced.status, unplaced.shown) == (Status.INCONCLUSIVE, "n1, n2 in none")
+    assert found(Job(), {**first, "hosts": "n1"}, {"hosts": "gpu2"})["gdr_groups"].shown == "n2 in none"
+    assert "gdr_groups" not in found(Job(), {**first, "hosts": "n1"}, {"hosts": "n2"})
+    assert "gdr_groups" not in found(Job(), two("mlx5_0", "mlx5_1", gpudirect="never", hosts="gpu1"), {"hosts": "gpu2"})
+
+
 def test_on_one_node_or_over_tcp_that_is_wanted_nothing_is_claimed_of_rails() -> None:
     assert found(Job(), {}, hosts=("n1", "n1")) == {}
     assert found(Job(), {}, sockets=True) == {}

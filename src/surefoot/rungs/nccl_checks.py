@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from surefoot.benchmarks.nccl_claims import Finding, direct, named
+from surefoot.benchmarks.nccl_claims import Finding, direct, finding, named
 from surefoot.benchmarks.nccl_log import NcclLog, read_log
 from surefoot.benchmarks.nccl_log_lines import Process
 from surefoot.benchmarks.nccl_rails import PortBytes, available, port_name, rails
@@ -36,13 +36,14 @@ def network_asked(cluster: Cluster) -> dict[str, Any]:
     Devices are those of `rails` where all node groups declare the same ones, each by its `hca`. Where groups
     differ, as ``groups``, those of each group that names its hosts and all its devices. Of other hosts every port
     that NCCL had to choose from is to carry. GPUDirect is claimed where every group says so; where only some do, of
-    the nodes that these name, as ``gpudirect_hosts``.
+    the nodes that these name, as ``gpudirect_hosts``; ``hosts`` are then those of every group.
     """
     groups = cluster.node_groups
     direct_ones = [group for group in groups if group.gpudirect == "expected"]
     devices = {tuple(rail.hca for rail in group.rails) for group in groups}
     same = devices.pop() if len(devices) == 1 else ()
     differ = [group for group in groups if devices and group.hosts and group.rails]
+    some = [group.hosts for group in direct_ones if group.hosts and direct_ones != list(groups)]
     return {
         "rails": list(same) if all(same) else [],
         "groups": [
@@ -51,7 +52,8 @@ def network_asked(cluster: Cluster) -> dict[str, Any]:
             if all(rail.hca for rail in group.rails)
         ],
         "gpudirect": len(direct_ones) == len(groups),
-        "gpudirect_hosts": [group.hosts for group in direct_ones if group.hosts and direct_ones != list(groups)],
+        "gpudirect_hosts": some,
+        "hosts": [group.hosts for group in groups if group.hosts] if some else [],
     }
 
 
@@ -88,11 +90,26 @@ def network_findings(
         found = replace(found, derivation=f"{found.derivation}; by the log alone: {shorten(gaps)}")
     if asked["gpudirect"]:
         return [found, direct(log)]
-    expecting = {host.split(".")[0] for text in asked.get("gpudirect_hosts", ()) for host in expand(text)}
-    of = sorted(expecting & {name.split(".")[0] for name in names})
+    here = {name.split(".")[0] for name in names}
+    of = sorted(_short(asked["gpudirect_hosts"]) & here)
     judged = f"judged on {named(of)} alone" if of else "which is not judged"
     found = replace(found, derivation=f"{found.derivation}; GPUDirect, {judged}: {gpudirect_seen(log)}")
-    return [found, *([direct(log, of)] if of else [])]
+    strangers = sorted(here - _short(asked["hosts"])) if asked["gpudirect_hosts"] else []
+    return [found, *([direct(log, of)] if of else []), *([_unplaced(strangers)] if strangers else [])]
+
+
+def _short(hosts: Iterable[str]) -> set[str]:
+    """Lists of hosts → each, up to its first dot."""
+    return {host.split(".")[0] for text in hosts for host in expand(text)}
+
+
+def _unplaced(hosts: Sequence[str]) -> Finding:
+    """Only some groups expect GPUDirect, and these hosts are in none by the name that NCCL knows them by."""
+    return finding(
+        "gdr_groups", "every host of the job is in a node group, which says whether GPUDirect is expected of it", None,
+        expected="each in node_groups[].hosts", shown=f"{named(hosts)} in none", lines=(),
+        next_action="write these hosts' own names (`hostname`) into hosts of their node_groups",
+    )  # fmt: skip
 
 
 def between_nodes(expect: Mapping[str, Any], hosts: Iterable[str]) -> bool:
