@@ -47,13 +47,13 @@ test-local: lint ## lint, then every test but those of the lab: no root needed
 	@$(BIN)/pytest -q -n 2 --dist loadgroup --no-loadscope-reorder -m "slow and not lab" --durations=10
 
 test-lab: lab-ready ## tests on a real Slurm, a real sshd and real labs, and of what Ansible makes of hosts (root)
-	@$(BIN)/pytest -q -n 3 --dist loadgroup --no-loadscope-reorder -m "lab and not alone and not versions" --durations=25
+	@$(BIN)/pytest -q -n 3 --dist loadgroup --no-loadscope-reorder -m "lab and not alone and not versions and not long" --durations=25
 	@LAB_UP=--plain $(BIN)/pytest -q -m "lab and alone" --durations=5
 
 test-versions: lab-ready ## the oldest and the newest Slurm, each in a lab (root); not part of test. SUITES="trixie": others
 	@SUITES="$(SUITES)" $(BIN)/pytest -q -m versions --durations=5
 
-test-sites: lab-ready ## of those, what Ansible makes of hosts
+test-sites: lab-ready ## what Ansible makes of hosts: those of test-lab, and the long ones that are not part of test
 	@$(BIN)/pytest -q -n 3 --dist loadgroup --no-loadscope-reorder -m sites --durations=15
 
 lab-ready: setup-lab

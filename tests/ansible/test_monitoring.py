@@ -24,7 +24,7 @@ from held import Held, remove_folder, start
 from prometheus_here import ROLE, ask, rendered, unpacked, without_an_answer
 from surefoot.lab.places import DEFAULT_HOME, lab_home
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.sites, pytest.mark.long]
 
 HERE = Path(__file__).parent
 GOLDEN = Path(__file__).parents[1] / "golden/dcgm_exporter/written-by-hand.prom"

@@ -23,7 +23,7 @@ from bare_site import BareSite, bare_site
 from held import Held
 from surefoot.lab.provisioning import SITE
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.sites, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.sites, pytest.mark.long, pytest.mark.timeout(2400)]
 
 SEED = 20261130
 KILLS = 2

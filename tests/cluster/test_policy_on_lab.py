@@ -24,7 +24,7 @@ from playing import differing, play, totals
 from surefoot.lab.places import LabPaths
 from surefoot.lab.provisioning import SITE, inventories
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.sites, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.sites, pytest.mark.long, pytest.mark.timeout(1200)]
 
 DATA = yaml.safe_load((SITE / "inventory/lab/group_vars/all/slurm.yml").read_text())
 DEFAULTS = yaml.safe_load((SITE / "roles/slurm/defaults/main.yml").read_text())

@@ -25,7 +25,7 @@ from playing import Played, run
 from surefoot.lab.places import LabPaths
 from surefoot.lab.provisioning import inventories
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.sites, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.sites, pytest.mark.long, pytest.mark.timeout(1200)]
 
 NODES = ("n1", "n2")
 PLACE = "/etc/slurm/surefoot-prolog"
