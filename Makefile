@@ -1,5 +1,5 @@
 # make climb   set up .venv, then climb the whole ladder on this machine: ARGS="--set …" are passed on
-# make test    everything: linters, types, import contract, all tests. Those on a real Slurm, sshd and
+# make test    everything but test-sites: linters, types, import contract, tests. Those on a real Slurm, sshd and
 #              lab need root and the packages that scripts/setup.sh lab installs: it says so at once
 # make check   what a commit needs: the same without the slow tests and those of the lab
 #
@@ -40,7 +40,7 @@ lint: setup-test ## formatting, linters, types, import contract
 check: lint      ## lint, then the quick tests
 	@$(BIN)/pytest -q -n 2 -m "not slow and not lab"
 
-test: lab-ready test-local test-lab ## lint, then every test (root): what CI runs
+test: lab-ready test-local test-lab ## lint, then every test but the long ones of test-sites (root): what CI runs
 
 test-local: lint ## lint, then every test but those of the lab: no root needed
 	@$(BIN)/pytest -q -n 2 -m "not slow and not lab"
