@@ -91,10 +91,10 @@ def network_findings(
     if asked["gpudirect"]:
         return [found, direct(log)]
     here = {name.split(".")[0] for name in names}
-    of = sorted(_short(asked["gpudirect_hosts"]) & here)
+    of = sorted(_short(asked.get("gpudirect_hosts", ())) & here)
     judged = f"judged on {named(of)} alone" if of else "which is not judged"
     found = replace(found, derivation=f"{found.derivation}; GPUDirect, {judged}: {gpudirect_seen(log)}")
-    strangers = sorted(here - _short(asked["hosts"])) if asked["gpudirect_hosts"] else []
+    strangers = sorted(here - _short(asked.get("hosts", ()))) if asked.get("gpudirect_hosts") else []
     return [found, *([direct(log, of)] if of else []), *([_unplaced(strangers)] if strangers else [])]
 
 
