@@ -15,7 +15,7 @@ from enum import StrEnum
 from itertools import takewhile
 from statistics import median
 
-from surefoot.benchmarks.nccl_tests import NcclTest
+from surefoot.benchmarks.nccl_tests import PLACEMENTS, NcclTest
 
 FLAT = 1.5
 """A size belongs to the floor as long as no size up to it takes longer than this × the smallest ones' time."""
@@ -40,7 +40,7 @@ def points(test: NcclTest) -> dict[Point, float]:
     """Time of each size and placement, µs. Of a size that came twice (too small to be shared) the first."""
     found: dict[Point, float] = {}
     for row in test.rows:
-        for placement, timing in zip(("out_of_place", "in_place"), row.placements, strict=True):
+        for placement, timing in zip(PLACEMENTS, row.placements, strict=True):
             if row.size_bytes:
                 found.setdefault((row.size_bytes, placement), timing.time_us)
     return found

@@ -22,6 +22,9 @@ from surefoot.units import format_size
 GAPLESS = 64
 """Bytes by which a size may lie below the asked one for each rank: counts are whole and a multiple of the ranks."""
 
+PLACEMENTS = ("out_of_place", "in_place")
+"""Each row is timed in both, in this order."""
+
 MOST_SIZES = 100_000
 """More than any sweep has: a banner that asks for more is damaged."""
 
@@ -147,6 +150,13 @@ def factors(collective: str | None, world_size: int) -> set[float]:
     if collective in _FACTORS:
         return {_FACTORS[collective] or split}
     return {busbw_factor(collective, world_size)}
+
+
+def unfit(size: int, time_us: float, algbw: float, busbw: float) -> ValueError:
+    """What is raised where a row's figures contradict each other."""
+    return ValueError(
+        f"{size} bytes in {time_us:g} µs are not {algbw:g} GB/s, or that is not {busbw:g} GB/s on the bus"
+    )
 
 
 def named_in(text: str) -> str | None:

@@ -11,6 +11,7 @@ from pathlib import PurePath
 from typing import Any
 
 from surefoot.benchmarks.nccl_tests import (
+    PLACEMENTS,
     NcclTest,
     Options,
     Row,
@@ -20,6 +21,7 @@ from surefoot.benchmarks.nccl_tests import (
     complete,
     factors,
     named_in,
+    unfit,
 )
 from surefoot.errors import EvidenceError
 
@@ -78,8 +80,7 @@ def _row(said: dict[str, Any], number: int, collective: str | None, world: int) 
     size = said["size"]
     redop, root = str(said["redop"]).strip(), str(said["root"]).strip()
     first, second = (
-        _timing(said[place], said.get(f"{place}_per_iter"), size, factors(collective, world))
-        for place in ("out_of_place", "in_place")
+        _timing(said[place], said.get(f"{place}_per_iter"), size, factors(collective, world)) for place in PLACEMENTS
     )
     return Row(
         size_bytes=size, count=said["count"], datatype=said["type"], redop=redop if redop not in ("", "none") else None,
@@ -92,9 +93,7 @@ def _timing(said: dict[str, Any], each: dict[str, Any] | None, size: int, on_bus
     algbw, busbw, wrong = float(said["alg_bw"]), float(said["bus_bw"]), said["nwrong"]
     fits = abs(algbw - size / 1e3 / time_us) <= _ROUNDED + 1e-4 * algbw
     if not fits or not any(abs(busbw - algbw * factor) <= _ROUNDED * 2 + 1e-5 * busbw for factor in on_bus):
-        raise ValueError(
-            f"{size} bytes in {time_us:g} µs are not {algbw:g} GB/s, or that is not {busbw:g} GB/s on the bus"
-        )
+        raise unfit(size, time_us, algbw, busbw)
     spread = None
     if each is not None:
         spread = Spread(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from surefoot.benchmarks.nccl_tests import Row, Spread, Timing, factors
+from surefoot.benchmarks.nccl_tests import Row, Spread, Timing, factors, unfit
 
 NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$")
 _STAMP = re.compile(r"(?:\d{4}-\d\d-\d\d(?:[T_]\d\d:\d\d:\d\d\S*)?|\d\d:\d\d:\d\d\S*)$")
@@ -17,8 +17,6 @@ _BEFORE_REDOP = 3
 """Size, count and type."""
 _HALF = 0.0051
 """Half of the last printed digit of a bandwidth, GB/s, and a little for binary fractions."""
-
-
 _HEADS = re.compile(r"(size count|bytes N) type( redop| op)?( root)?$")
 _HALVES = re.compile(r"(?:cpu)?time algbw busbw (?:wrong|error|res)( i_min i_max i_p99 i_cv%)?$")
 
@@ -86,9 +84,7 @@ def _timing(said: Mapping[str, str], size: int, table: Table, *, millis: bool) -
     half_us = 0.5 * 10.0 ** -len(time.partition(".")[2]) * unit
     algbw, busbw = float(said["algbw"]), float(said["busbw"])
     if not _fits((size / 1e3 / (time_us + half_us), size / 1e3 / max(time_us - half_us, 1e-9)), algbw, busbw, table):
-        raise ValueError(
-            f"{size} bytes in {time_us:g} µs are not {algbw:g} GB/s, or that is not {busbw:g} GB/s on the bus"
-        )
+        raise unfit(size, time_us, algbw, busbw)
     wrong = next(said[name] for name in ("wrong", "error", "res") if name in said)
     spread = None
     if "i_min" in said:

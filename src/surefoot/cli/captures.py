@@ -12,7 +12,7 @@ from surefoot.benchmarks.collective_sizes import busbw_factor
 from surefoot.benchmarks.nccl_compare import Capture
 from surefoot.benchmarks.nccl_curve import points
 from surefoot.benchmarks.nccl_log import read_log
-from surefoot.benchmarks.nccl_tests import NcclTest, factors
+from surefoot.benchmarks.nccl_tests import PLACEMENTS, NcclTest, factors
 from surefoot.benchmarks.nccl_tests_json import read_json
 from surefoot.benchmarks.nccl_tests_text import read_text
 from surefoot.benchmarks.verdict_rates import Recorded, Sweep
@@ -75,7 +75,7 @@ def shipped_sweeps() -> list[Recorded]:
             {
                 (one["first"] << doubled, placement): time
                 for doubled, pair in enumerate(pairs)
-                for placement, time in zip(("out_of_place", "in_place"), pair, strict=True)
+                for placement, time in zip(PLACEMENTS, pair, strict=True)
             }
         )
     return [Recorded.of(sweeps, busbw_factor(name, said["world_size"])) for name, sweeps in found.items()]

@@ -14,11 +14,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from surefoot.benchmarks.nccl_tests import NcclTest, doubts, wrong_values
+from surefoot.benchmarks.nccl_tests import PLACEMENTS, NcclTest, doubts, wrong_values
 from surefoot.cli.captures import tests_in
 from surefoot.cli.nccl_compare import compare_command
 from surefoot.cli.nccl_plot import plotter
 from surefoot.cli.options import json_option
+from surefoot.cli.streams import say
 from surefoot.errors import EvidenceError, RequestError
 from surefoot.model.status import ExitCode
 from surefoot.reports.live import never_fail_to_print
@@ -75,7 +76,7 @@ def read_command(*, files: tuple[str, ...], ranks: int | None, as_csv: bool, plo
     if draw is not None and tests:
         draw(tests)
     for refusal in () if as_json else refused:
-        click.echo(terminal_safe(f"not read: {refusal}"), err=True)
+        say(f"not read: {refusal}", err=True)
     if any(wrong_values(test) for test in tests):
         return int(ExitCode.DISPROVED)
     return int(ExitCode.UNPROVED if refused or any(said for _, said in found) else ExitCode.PROVED)
@@ -125,7 +126,7 @@ def _print_csv(tests: Sequence[NcclTest]) -> None:
     write.writerow(_COLUMNS)
     for test in tests:
         for row in test.rows:
-            for placement, timing in zip(("out_of_place", "in_place"), row.placements, strict=True):
+            for placement, timing in zip(PLACEMENTS, row.placements, strict=True):
                 head = (terminal_safe(test.file), test.collective or "", test.world_size, row.size_bytes, placement)
                 wrong = "" if timing.wrong is None else timing.wrong
                 write.writerow((*head, timing.time_us, timing.algbw_gb_s, timing.busbw_gb_s, wrong))

@@ -13,23 +13,32 @@ from surefoot.paths import DEFAULT_ROOT, RootPaths, usable_root
 C = TypeVar("C", bound=Callable[..., Any])
 
 
+def together(*options: Callable[[C], C]) -> Callable[[C], C]:
+    """Options that go with each other, as one decorator; help lists them in this order."""
+
+    def with_all(command: C) -> C:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return with_all
+
+
 def configuration_options(command: C) -> C:
     """``--cluster --ladder --recipe --policy --root --set``."""
-    for option in (
-        click.option("--set", "settings", multiple=True, metavar="RUNG.KEY=VALUE", help="Set a rung's parameter."),
+    return together(
+        click.option("--cluster", metavar="FILE|NAME", help="Where to climb.  [default: local]"),
+        click.option("--ladder", metavar="FILE|NAME", help="Which rungs, in which order.  [default: local]"),
+        click.option("--recipe", metavar="FILE|NAME", help="What is fine-tuned.  [default: demo]"),
+        click.option("--policy", metavar="FILE|NAME", help="The gate's policy.  [default: seed]"),
         click.option(
             "--root",
             metavar="DIR",
             envvar="SUREFOOT_ROOT",
             help="Where runs lie on this machine: the shared root, or over ssh the folder that records are kept in.",
         ),
-        click.option("--policy", metavar="FILE|NAME", help="The gate's policy.  [default: seed]"),
-        click.option("--recipe", metavar="FILE|NAME", help="What is fine-tuned.  [default: demo]"),
-        click.option("--ladder", metavar="FILE|NAME", help="Which rungs, in which order.  [default: local]"),
-        click.option("--cluster", metavar="FILE|NAME", help="Where to climb.  [default: local]"),
-    ):
-        command = option(command)
-    return command
+        click.option("--set", "settings", multiple=True, metavar="RUNG.KEY=VALUE", help="Set a rung's parameter."),
+    )(command)
 
 
 def root_option(command: C) -> C:

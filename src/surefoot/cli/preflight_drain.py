@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
+from surefoot.cli.options import C, together
+from surefoot.cli.streams import say
 from surefoot.engine.draining import Draining, drain, over
 from surefoot.engine.session import Session
 from surefoot.engine.store import load_results
 from surefoot.errors import RequestError
 from surefoot.model.cluster import Cluster
 from surefoot.model.status import ExitCode
-from surefoot.reports.text import terminal_safe
 from surefoot.scheduler.slurm.drain import SHARE
-
-C = TypeVar("C", bound=Callable[..., Any])
 
 
 def drain_options(command: C) -> C:
     """``--drain --yes --drain-share``."""
-    for option in (
+    return together(
+        click.option("--drain", is_flag=True, help="Propose to drain each node that a FAILED check names."),
+        click.option("--yes", is_flag=True, help="With --drain: do it."),
         click.option(
             "--drain-share",
             type=float,
             metavar="SHARE",
             help=f"With --drain: so many of the partition's nodes may be out, 0 to 1.  [default: {SHARE:g}, always one]",
         ),
-        click.option("--yes", is_flag=True, help="With --drain: do it."),
-        click.option("--drain", is_flag=True, help="Propose to drain each node that a FAILED check names."),
-    ):
-        command = option(command)
-    return command
+    )(command)
 
 
 @dataclass(frozen=True)
@@ -77,7 +74,7 @@ class Remedy:
         results = load_results(session.run_paths, manifest)
         found = drain(manifest.inputs.cluster, results.values(), manifest.run_id, self.share, act=self.yes)
         for line in _lines(found, act=self.yes):
-            click.echo(terminal_safe(line), err=err)
+            say(line, err=err)
         return {"drain": {"yes": self.yes, "share": self.share, **_document(found)}}
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from surefoot.cli.node_prolog import judge
+from surefoot.cli.options import C, together
 from surefoot.cli.streams import say
 from surefoot.config.load import load_cluster
 from surefoot.engine.prolog_files import SCRIPT
@@ -19,31 +20,27 @@ from surefoot.errors import RequestError
 from surefoot.hostlist import folded
 from surefoot.model.status import ExitCode
 
-C = TypeVar("C", bound=Callable[..., Any])
-
 _WITH = ("cluster", "as_json", "write_prolog", "prolog_enforce", "prolog_markers", "prolog_share")
 """Options that go with it."""
 
 
 def prolog_options(command: C) -> C:
     """``--prolog`` and ``--write-prolog``, with what goes with that."""
-    for option in (
-        click.option(
-            "--prolog-share", type=float, metavar="SHARE", help="Of Slurm's nodes, that it may drain at most."
-        ),
-        click.option("--prolog-markers", metavar="DIR", help="Where nodes that fail at once count each other; shared."),
-        click.option("--prolog-enforce", is_flag=True, help="The written prolog drains, not only reports."),
+    return together(
+        # Told apart before this module is imported: surefoot.cli.node_prolog.
+        click.option("--prolog", metavar="CLAIMS", help="Judge this node by a claims file, as the Prolog does."),
         click.option(
             "--write-prolog",
             type=click.Path(path_type=Path),
             metavar="DIR",
             help="Write a Slurm's Prolog from the cluster file's claims, and run nothing.",
         ),
-        # Told apart before this module is imported: surefoot.cli.node_prolog.
-        click.option("--prolog", metavar="CLAIMS", help="Judge this node by a claims file, as the Prolog does."),
-    ):
-        command = option(command)
-    return command
+        click.option("--prolog-enforce", is_flag=True, help="The written prolog drains, not only reports."),
+        click.option("--prolog-markers", metavar="DIR", help="Where nodes that fail at once count each other; shared."),
+        click.option(
+            "--prolog-share", type=float, metavar="SHARE", help="Of Slurm's nodes, that it may drain at most."
+        ),
+    )(command)
 
 
 def without_a_run(cluster: str | None, options: Mapping[str, Any], *, as_json: bool) -> int | None:

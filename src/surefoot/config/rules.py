@@ -57,13 +57,18 @@ def cluster_problems(data: Mapping[str, Any]) -> list[Problem]:
     return [*_hosts_problems(data), *_gpudirect_problems(data), *_away_problems(data)]
 
 
+def _groups(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """``node_groups``; one that is no mapping, which the types tell of, as an empty one."""
+    groups = data.get("node_groups")
+    return [group if isinstance(group, dict) else {} for group in (groups if isinstance(groups, list) else [])]
+
+
 def _hosts_problems(data: Mapping[str, Any]) -> list[Problem]:
     """`hosts` of each node group can be read, and no host is of two groups."""
     problems: list[Problem] = []
     group_of: dict[str, str] = {}
-    groups = data.get("node_groups")
-    for index, group in enumerate(groups if isinstance(groups, list) else []):
-        text = group.get("hosts") if isinstance(group, dict) else None
+    for index, group in enumerate(_groups(data)):
+        text = group.get("hosts")
         if not isinstance(text, str) or not text:
             continue
         try:
@@ -83,14 +88,13 @@ def _hosts_problems(data: Mapping[str, Any]) -> list[Problem]:
 
 def _gpudirect_problems(data: Mapping[str, Any]) -> list[Problem]:
     """Where only some groups expect GPUDirect, NCCL's log can be held to it on the hosts that these name alone."""
-    groups = data.get("node_groups")
-    said = [group if isinstance(group, dict) else {} for group in (groups if isinstance(groups, list) else [])]
-    if all(group.get("gpudirect") == "expected" for group in said):
+    groups = _groups(data)
+    if all(group.get("gpudirect") == "expected" for group in groups):
         return []
     what = "expected here and not of every group, so nothing could be held to it; write the group's hosts: gpu[01-32]"
     return [
         Problem(("node_groups", index, "gpudirect"), what)
-        for index, group in enumerate(said)
+        for index, group in enumerate(groups)
         if group.get("gpudirect") == "expected" and not group.get("hosts")
     ]
 
@@ -108,9 +112,8 @@ def _away_problems(data: Mapping[str, Any]) -> list[Problem]:
         problems.append(Problem(("scheduler",), what))
     problems += _root_problems(data.get("root"), away)
     problems += _word_problems(data)
-    groups = data.get("node_groups")
-    for index, group in enumerate(groups if isinstance(groups, list) else []):
-        if isinstance(group, dict) and group.get("gpus_per_node") == "detect":
+    for index, group in enumerate(_groups(data)):
+        if group.get("gpus_per_node") == "detect":
             what = f"'detect' looks at this machine; with {away[0]} write the number of GPUs of a node"
             problems.append(Problem(("node_groups", index, "gpus_per_node"), what))
     return problems

@@ -62,7 +62,7 @@ def declared(asked: Mapping[str, Any], hosts: Iterable[str]) -> dict[str, list[s
     names = sorted(set(hosts))
     if asked["rails"]:
         return dict.fromkeys(names, asked["rails"])
-    of = {host.split(".")[0]: group["rails"] for group in asked.get("groups", ()) for host in expand(group["hosts"])}
+    of = {host: group["rails"] for group in asked.get("groups", ()) for host in _short([group["hosts"]])}
     return {name: of[name.split(".")[0]] for name in names if name.split(".")[0] in of}
 
 
@@ -90,11 +90,11 @@ def network_findings(
         found = replace(found, derivation=f"{found.derivation}; by the log alone: {shorten(gaps)}")
     if asked["gpudirect"]:
         return [found, direct(log)]
-    here = {name.split(".")[0] for name in names}
-    of = sorted(_short(asked.get("gpudirect_hosts", ())) & here)
+    here, expecting = {name.split(".")[0] for name in names}, _short(asked.get("gpudirect_hosts", ()))
+    of = sorted(expecting & here)
     judged = f"judged on {named(of)} alone" if of else "which is not judged"
     found = replace(found, derivation=f"{found.derivation}; GPUDirect, {judged}: {gpudirect_seen(log)}")
-    strangers = sorted(here - _short(asked.get("hosts", ()))) if asked.get("gpudirect_hosts") else []
+    strangers = sorted(here - _short(asked.get("hosts", ()))) if expecting else []
     return [found, *([direct(log, of)] if of else []), *([_unplaced(strangers)] if strangers else [])]
 
 
