@@ -156,6 +156,8 @@ def changed(output: str) -> int:
 
 @pytest.mark.slow
 @pytest.mark.lab
+@pytest.mark.sites
+@pytest.mark.long
 def test_a_build_is_made_once_and_anew_with_another_nccl(tmp_path: Path, homes: dict[str, Any]) -> None:
     code, output = play(tmp_path, homes, "--check", "--diff")
     assert (code, changed(output)) == (0, 1), output
@@ -186,6 +188,8 @@ def test_a_build_is_made_once_and_anew_with_another_nccl(tmp_path: Path, homes: 
 
 @pytest.mark.slow
 @pytest.mark.lab
+@pytest.mark.sites
+@pytest.mark.long
 def test_another_archive_than_declared_is_never_built(tmp_path: Path, homes: dict[str, Any]) -> None:
     archive = Path(homes["nccl_tests_archive"])
     pack(archive, {"Makefile": MAKEFILE, "src/common.cu": SOURCE + "// another\n"})
@@ -197,6 +201,8 @@ def test_another_archive_than_declared_is_never_built(tmp_path: Path, homes: dic
 
 @pytest.mark.slow
 @pytest.mark.lab
+@pytest.mark.sites
+@pytest.mark.long
 def test_a_source_that_does_not_compile_leaves_no_build(tmp_path: Path, homes: dict[str, Any]) -> None:
     archive = Path(homes["nccl_tests_archive"])
     pack(archive, {"Makefile": MAKEFILE, "src/common.cu": "#error broken on purpose\n"})

@@ -127,6 +127,8 @@ def changes(output: str) -> dict[str, int]:
 
 @pytest.mark.slow
 @pytest.mark.lab
+@pytest.mark.sites
+@pytest.mark.long
 def test_an_environment_is_built_once_for_two_hosts_of_one_kind_and_is_the_one_that_a_climb_asks_for(
     tmp_path: Path, site: dict[str, Any]
 ) -> None:
@@ -160,6 +162,8 @@ def test_an_environment_is_built_once_for_two_hosts_of_one_kind_and_is_the_one_t
 
 @pytest.mark.slow
 @pytest.mark.lab
+@pytest.mark.sites
+@pytest.mark.long
 def test_a_lock_that_cannot_be_built_fails_with_the_line_of_pip_and_leaves_no_environment(
     tmp_path: Path, site: dict[str, Any]
 ) -> None:
@@ -172,6 +176,8 @@ def test_a_lock_that_cannot_be_built_fails_with_the_line_of_pip_and_leaves_no_en
 
 @pytest.mark.slow
 @pytest.mark.lab
+@pytest.mark.sites
+@pytest.mark.long
 def test_a_cluster_file_about_another_root_is_refused(tmp_path: Path, site: dict[str, Any]) -> None:
     code, output = play(tmp_path, {**site, "python_runtime_root": "/elsewhere"}, "--check", hosts="a")
     assert code != 0

@@ -19,7 +19,7 @@ from lab_drill import lab_here
 from surefoot.lab.places import LabPaths
 from surefoot.provision.running import control_sockets
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.sites, pytest.mark.long]
 
 ROLES = Path(__file__).parents[2] / "ansible/roles"
 SCENARIOS = {path.parent.name: path.parents[2] for path in ROLES.glob("*/molecule/*/prepare.yml")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -45,6 +46,19 @@ def test_the_same_node_passes_what_was_learnt_and_one_altered_fact_fails_by_its_
 def test_a_file_that_exists_is_refused_before_anything_runs(tmp_path: Path, declared: Path) -> None:
     assert run(["preflight", "--cluster", str(declared), "--learn", str(declared)]) == ExitCode.REQUEST
     assert not (tmp_path / "root").exists()
+
+
+@pytest.mark.slow
+def test_of_two_that_learn_one_file_at_once_one_writes_it_and_the_other_says_so(tmp_path: Path, declared: Path) -> None:
+    learnt, ladder = tmp_path / "learnt.yaml", tmp_path / "short.yaml"
+    ladder.write_text("name: short\nrungs: [{rung: runner}, {rung: sync}, {rung: precheck, needs: [sync]}]\n")
+    words = ["preflight", "--cluster", str(declared), "--ladder", str(ladder), "--learn", str(learnt)]
+    command = [sys.executable, "-m", "surefoot", *words]
+    both = [subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [process.communicate(timeout=300) for process in both]
+    assert sorted(process.returncode for process in both) == [ExitCode.PROVED, ExitCode.MACHINERY], said
+    assert sum(f"{learnt} exists by now" in err for _, err in said) == 1, said
+    assert load_cluster(learnt).record.node_groups[0].expect
 
 
 @pytest.mark.slow

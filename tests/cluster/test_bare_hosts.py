@@ -21,7 +21,7 @@ from surefoot.lab.base_root import PACKAGES
 from surefoot.lab.configuration import GPU_TYPE
 from surefoot.lab.spec import CLIMBER
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.sites, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.sites, pytest.mark.long, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(scope="module")

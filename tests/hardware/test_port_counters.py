@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from surefoot.hardware.port_counters import PortReadings, Told, told
 
@@ -67,3 +68,8 @@ def test_a_node_that_could_not_be_read_says_when_and_why() -> None:
     unread = {"value": None, "unknown": "LookupError: no port"}
     readings = PortReadings.model_validate({"before": unread, "after": {"value": {}}})
     assert told(readings) == ({}, "before: LookupError: no port")
+
+
+def test_a_counter_below_zero_is_no_reading() -> None:
+    with pytest.raises(ValidationError):
+        one({**ZERO, "port_xmit_data": -5000}, {**ZERO, "port_xmit_data": 10})

@@ -120,6 +120,16 @@ def test_a_mesh_counts_ports_made_one_as_one_and_says_so() -> None:
     assert "count as one" in found.claim
 
 
+def test_two_hosts_that_are_one_name_up_to_the_first_dot_are_not_told_apart_and_prove_nothing() -> None:
+    both = ranks(EVEN, EVEN)
+    both[0].report.host = "n2.other.org"
+    found = witness([*both, *ranks(EVEN, EVEN)[:1]], asked=True)
+    assert found is not None
+    assert set(found.told) == {"n1"}
+    assert "n2.other.org and n2.example.com" in found.unread["n2"]
+    assert found.counters.keys() == {"n1"}
+
+
 def errors(n1: Json, n2: Json, tmp_path: Path) -> list[Check]:
     names = {f"raw/collectives/rank-{rank}.json": b"{}" for rank in range(2)}
     return errors_check("collectives", seen(n1, n2), WANTED, with_files(planned(RUNG, {}, tmp_path), names))

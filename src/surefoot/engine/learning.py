@@ -52,9 +52,7 @@ def write_learnt(session: Session, declared: Cluster, path: Path) -> str:
             file=f"rungs/precheck of run {session.manifest.run_id}",
         )
     text = cluster_text(learnt.cluster, {(): [*_head(session, learnt, results, len(nodes))], **_comments(learnt)})
-    if path.exists():  # since the run began
-        raise StorageError(f"{path} exists by now, and is not written over", next_action="name another file")
-    write_atomic(path, text)
+    _write_new(path, text)
     try:
         load_cluster(path)
     except ConfigError as error:  # a lock that is gone by now, say: people can mend the file, and are told
@@ -64,6 +62,21 @@ def write_learnt(session: Session, declared: Cluster, path: Path) -> str:
     groups = ", ".join(f"{group.name} ({group.count})" for group in learnt.cluster.node_groups)
     left = f"; left out: {'; '.join(learnt.left_out)}" if learnt.left_out else ""
     return f"Learnt: {path}, from {len(nodes)} node(s), groups {groups}{left}. Review it, then: surefoot preflight --cluster {path}"
+
+
+def _write_new(path: Path, text: str) -> None:
+    """Raises StorageError where the file is there by now: another run may have learnt it meanwhile."""
+    try:
+        path.touch(exist_ok=False)
+    except FileExistsError:
+        raise StorageError(f"{path} exists by now, and is not written over", next_action="name another file") from None
+    except OSError as error:
+        raise StorageError(f"cannot write {path}: {error.strerror or error}", next_action="name another file") from None
+    try:
+        write_atomic(path, text)
+    except StorageError:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def _nodes(session: Session, result: RungResult | None) -> tuple[NodeSeen, ...]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from pydantic import NonNegativeInt
+
 from surefoot.hardware.fact import Known
 from surefoot.model.base import Record
 
@@ -25,7 +27,7 @@ ERRORS = tuple(name for name in WIDTHS if name not in (SENT, RECEIVED))
 """Those that do not rise on a sound link. Not among them: what congestion or others' packets raise
 (``port_xmit_wait``, ``VL15_dropped``, ``port_rcv_switch_relay_errors``)."""
 
-Reading = Known[dict[str, Known[dict[str, int]]]]
+Reading = Known[dict[str, Known[dict[str, NonNegativeInt]]]]
 """One node's ports → their counters."""
 
 

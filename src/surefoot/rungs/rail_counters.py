@@ -63,7 +63,10 @@ def witness(ranks: Sequence[Said[Any]], asked: bool) -> Witness | None:
     """None where counters were not `asked` for. Raises EvidenceError where a node's first rank left none."""
     if not asked:
         return None
-    found, unread, files = {}, {}, {}
+    found: dict[str, Mapping[str, Told]] = {}
+    unread: dict[str, str] = {}
+    files: dict[str, str] = {}
+    whole: dict[str, str] = {}
     for rank in ranks:
         if rank.report.local_rank != 0:
             continue
@@ -73,9 +76,12 @@ def witness(ranks: Sequence[Said[Any]], asked: bool) -> Witness | None:
         host = rank.report.host.split(".")[0]
         files[host] = rank.file
         ports, why = told(readings)
+        if whole.setdefault(host, rank.report.host) != rank.report.host:  # NCCL's log does not tell them apart
+            why = f"of one host: {whole[host]} and {rank.report.host} are both {host} up to the first dot"
+            found.pop(host, None)
         if why:
             unread[host] = why
-        else:
+        elif host not in unread:
             found[host] = ports
     return Witness(found, unread, files)
 
