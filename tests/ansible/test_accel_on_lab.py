@@ -21,7 +21,7 @@ from surefoot.lab.places import LabPaths
 from surefoot.lab.spec import DEFAULT_SUITE
 from surefoot.provision.running import control_sockets
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.sites, pytest.mark.long]
 ANSIBLE = Path(__file__).parents[2] / "ansible"
 BIN = Path(sys.executable).parent
 NAMES = ("n1", "n2")
